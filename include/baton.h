@@ -444,6 +444,7 @@ BATON_API int baton_comm_size(const struct baton_comm *comm);
 #define BATON_CAP_SIGNALS (1u << 6)    /* signal and wait_signal */
 #define BATON_CAP_WINDOWS (1u << 7)    /* windows and put_signal */
 #define BATON_CAP_TENSORS (1u << 8)    /* send_tensors and recv_tensors */
+#define BATON_CAP_ANY_SOURCE (1u << 9) /* receives from BATON_ANY_SOURCE */
 
 /* How puts and signals reach a peer.  The path to each peer is chosen once. */
 #define BATON_WINDOW_PATH_DIRECT (1u << 0)  /* stores into memory that both map */
@@ -561,6 +562,9 @@ BATON_API enum baton_status baton_stream_query(struct baton_comm *comm,
  * stream or another wait for its end. */
 #define BATON_OP_DETACHED (1u << 0)
 
+/* The peer of a receive: any rank, this one too.  The completion says which. */
+#define BATON_ANY_SOURCE (-1)
+
 struct baton_op_options {
 	size_t size;    /* of this struct; the initialiser sets it */
 	unsigned flags; /* BATON_OP_* */
@@ -590,13 +594,17 @@ struct baton_op_options {
  *             BATON_COMPLETION_LENT, until that bit is cleared.  The program may
  *             read a send's buffer meanwhile, not write it.  NULL only with count 0.
  * count       0 sends a real message; count times the type's size fits in 63 bits.
- * peer, tag   0 to size-1 (self is legal), 0 to tag_max of baton_comm_query.
+ * peer, tag   0 to size-1 (self is legal), 0 to tag_max of baton_comm_query.  A receive's peer may be
+ *             BATON_ANY_SOURCE: it takes a message of any rank, this one too, whose number is in the
+ *             completion (-1 if it ended without a message).  Until it has one, later receives of its
+ *             tag wait, whatever rank they name; ranks have turns (docs/semantics.md, "Receives from
+ *             any rank").  Needs BATON_CAP_ANY_SOURCE.
  * options     NULL for the defaults.
  * request_p   NULL: no request.  An error is then logged, and the next
  *             baton_stream_synchronize of the stream returns it.
  *
- * Returns BATON_OK; INVALID; UNSUPPORTED (the transport has no such tags; the stream
- * captures a graph); AGAIN (the request pool, the queue or the CUDA stream is full; on NCCL,
+ * Returns BATON_OK; INVALID; UNSUPPORTED (the transport has no such tags; it receives from no rank
+ * but a named one; the stream captures a graph); AGAIN (the request pool, the queue or the CUDA stream is full; on NCCL,
  * another thread has been in a call of NCCL for the GPU for timeout_ns of the options, or 60 s);
  * CUDA, NOMEM; the error that broke the communicator.  Ends in OK, TRUNCATED (longer than
  * the receive's buffer: its data is undefined, nothing is written past its end), TIMEOUT,
@@ -1091,7 +1099,7 @@ enum baton_operation {
 struct baton_completion {
 	baton_request request;
 	enum baton_status status; /* how it ended, or BATON_PENDING */
-	int peer;                 /* -1 for a record, and a wait for several */
+	int peer; /* -1 for a record, a wait for several, a receive from any rank without a message */
 	int tag;                  /* of a send or receive, else -1 */
 	int op;                   /* enum baton_operation */
 	size_t bytes; /* sent, put or got, or what arrived (TRUNCATED: its length) */

@@ -7,6 +7,7 @@
 #include "crowd.h"
 #include "engine.h"
 #include "health.h"
+#include "line.h"
 #include "log.h"
 #include "registry.h"
 #include "sized.h"
@@ -112,7 +113,9 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		.tag_max = comm->tag_max,
 		.capabilities = comm->capabilities |
 		                (batoni_tensors_served(comm) ? BATON_CAP_TENSORS
-		                                             : 0u),
+		                                             : 0u) |
+		                (batoni_lines_served(comm) ? BATON_CAP_ANY_SOURCE
+		                                           : 0u),
 		.requests_max = comm->pool.size,
 		.engine_thread = comm->driving.by_engine,
 		.check = comm->checked,

@@ -67,7 +67,9 @@ struct batoni_transfer {
 		int type;
 		int native_code;
 	};
-	int peer; /* of a wait or flush: the only rank that it names, or -1 */
+	/* Of a wait or flush: the only rank that it names, or -1.  Of a receive from any rank -1, until it
+	 * is issued. */
+	int peer;
 	int tag; /* of a BATONI_PUT: the context; of a BATONI_WAIT: 0, or of a flush 1 */
 	/* This record's index in the pool, below requests_max: a path's own state of a
 	 * transfer is in arrays by slot. */
@@ -204,6 +206,14 @@ struct batoni_host {
 	 * on without it.  If the program has used signals or windows, all has ended as of
 	 * `lost`, and true is returned; else calls that need them are refused from now on. */
 	bool (*lost_below)(struct batoni_host *host, const char *why);
+	/* For receives from any rank (struct batoni_unmatched_ops).  May one have a message of this rank and
+	 * tag: is it no earlier receive's?  Within `find`. */
+	bool (*may_meet)(struct batoni_host *host, int peer, int tag);
+	/* While some are expected, a message of this rank and tag has come, and behind none that has met no
+	 * receive: the receive that it meets, which is issued by this call and named by the transfer's
+	 * peer from now on; NULL: it waits for `find`.  Within issue, test, await. */
+	struct batoni_transfer *(*claim)(struct batoni_host *host, int peer,
+	                                 int tag);
 	/* NULL, unless somebody wants to know.  Bytes of the transfer begin to be copied
 	 * between its buffer and memory of the path's own; or none are any more.  Each
 	 * beginning has its end, before the transfer's.  Within any slot. */
@@ -326,11 +336,25 @@ struct batoni_scrapping_ops {
 /* Host-issued: what ends a transfer comes from its peer, so a thread that waits for it can look there
  * alone, which takes less than `test`. */
 struct batoni_awaiting_ops {
-	/* The transfer is under way.  Look up to `looks` times whether its peer has sent something; what
+	/* The transfer is under way, or it is a receive from any rank (-1) that is expected.  Look up to `looks` times whether its peer has sent something; what
 	 * is there is taken as by `test`, the transfer's own or not.  Returns the number of events.  0:
 	 * nothing came, or it takes `test` to move this transfer. */
 	size_t (*await)(struct batoni_path *path,
 	                struct batoni_transfer *transfer, unsigned looks);
+};
+
+/* Host-issued: the path tells which messages have come that no receive has met, for receives from any
+ * rank, which it gets only once it is known whose message they take (runtime/core/line.c). */
+struct batoni_unmatched_ops {
+	/* So many more (or, negative, fewer) such receives wait for messages of the path's peers.
+	 * While some do, they count in its load, `test` is called, and a message that comes unmatched
+	 * is noticed as the end of an operation is.  Also within host->claim: it only counts. */
+	void (*expect)(struct batoni_path *path, int change);
+	/* A rank of which a message with this tag, one of the program's, has come and has met no receive, and
+	 * which host->may_meet lets have it; -1: there is none.  Of several each has its turn.  The
+	 * receive of that rank and tag that is issued next meets the message, before anything else is
+	 * asked of the path; its sender does not take it back from now on. */
+	int (*find)(struct batoni_path *path, int tag);
 };
 
 /* Host-issued: `issue` and `take_back` put work off, to do it for several at once. */
@@ -386,6 +410,8 @@ struct batoni_path_ops {
 	const struct batoni_scrapping_ops *scrapping;
 	/* NULL: those that wait call `test`. */
 	const struct batoni_awaiting_ops *awaiting;
+	/* NULL: no receive from any rank, of a communicator whose messages it has. */
+	const struct batoni_unmatched_ops *unmatched;
 	const struct batoni_deferring_ops *deferring;
 	const struct batoni_aborting_ops *aborting;
 	const struct batoni_closing_ops *closing;

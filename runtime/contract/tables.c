@@ -267,6 +267,13 @@ static const struct batoni_slot awaiting_slots[] = {
 
 LEAF(batoni_awaiting_ops, awaiting, await);
 
+static const struct batoni_slot unmatched_slots[] = {
+	SLOT(batoni_unmatched_ops, "path.unmatched.", expect),
+	SLOT(batoni_unmatched_ops, "path.unmatched.", find),
+};
+
+LEAF(batoni_unmatched_ops, unmatched, expect);
+
 static const struct batoni_slot deferring_slots[] = {
 	SLOT(batoni_deferring_ops, "path.deferring.", flush),
 };
@@ -307,6 +314,8 @@ static const struct batoni_part path_parts[] = {
 	 &scrapping},
 	{SLOT(batoni_path_ops, "path.", awaiting), BATONI_PART_WITH, "path.host_issued",
 	 &awaiting},
+	{SLOT(batoni_path_ops, "path.", unmatched), BATONI_PART_WITH, "path.host_issued",
+	 &unmatched},
 	{SLOT(batoni_path_ops, "path.", deferring), BATONI_PART_WITH, "path.host_issued",
 	 &deferring},
 	{SLOT(batoni_path_ops, "path.", aborting), BATONI_PART_MAY, NULL, &aborting},

@@ -112,10 +112,12 @@ struct baton_comm {
 	/* A destroy has left it, together with the other ranks where the transport asks
 	 * them: it takes no operations any more. */
 	_Atomic bool left;
+	_Atomic bool any_ready; /* all paths of messages are connected, for receives from any rank */
 	_Atomic uint32_t joins;   /* streams that wait for records of this communicator */
 
 	/* Driver. */
 	struct batoni_fifo_table fifos;
+	uint32_t any_turn; /* line.c: the path that is asked first */
 	struct batoni_comm_work work;
 	struct batoni_comm_deadlines deadlines;
 	struct batoni_comm_liveness liveness;

@@ -26,6 +26,7 @@
 #include "engine.h"
 #include "health.h"
 #include "life.h"
+#include "line.h"
 #include "liveness.h"
 #include "log.h"
 #include "outlook.h"
@@ -278,10 +279,15 @@ issue_ready(void)
 			continue;
 		}
 		fifo->ready = false;
-		while (fifo->head && fifo->head->state == BATONI_ARMED) {
+		if (unlikely(fifo->line))
+			events += batoni_line_advance(fifo);
+		while (fifo->head && fifo->head->state == BATONI_ARMED &&
+		       !fifo->line) {
 			batoni_op_issue(batoni_fifo_pop(fifo));
 			events++;
 		}
+		if (unlikely(comm->fifos.lines_live > 0))
+			batoni_line_again(comm, fifo->by_key.key);
 		batoni_fifo_retire(&comm->fifos, fifo);
 	}
 	if (unlikely(parked)) {
@@ -390,6 +396,8 @@ serve(struct baton_comm *comm)
 			events += path->ops->test(path);
 		}
 	}
+	if (unlikely(comm->fifos.lines_live > 0))
+		events += batoni_lines_look(comm);
 	if (unlikely(comm->marks.issued))
 		events += batoni_comm_watch(comm);
 	if (unlikely(comm->deadlines.next_ns != BATONI_NEVER))

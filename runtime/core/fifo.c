@@ -7,12 +7,17 @@ enum baton_status
 batoni_fifo_table_init(struct batoni_fifo_table *table, uint32_t count,
                        struct baton_comm *comm)
 {
+	/* One more: what goes on from a line leaves that empty, until it is retired. */
+	count++;
 	table->fifos = batoni_alloc(count, sizeof(*table->fifos));
 	if (!batoni_hash_init(&table->by_key, count) || !table->fifos) {
 		batoni_fifo_table_fini(table);
 		return BATON_ERR_NOMEM;
 	}
 	table->live = 0;
+	table->lines_live = 0;
+	batoni_list_init(&table->lines);
+	table->next_line = NULL;
 	table->free = NULL;
 	for (uint32_t i = count; i-- > 0;) {
 		table->fifos[i].comm = comm;
@@ -49,19 +54,35 @@ fifo_new(struct batoni_fifo_table *table, uint64_t key)
 	table->free = fifo->ready_next;
 	fifo->head = fifo->tail = NULL;
 	fifo->ready = false;
+	fifo->line = fifo->expects = false;
 	batoni_hash_add(&table->by_key, &fifo->by_key, key);
 	table->live++;
 	return fifo;
 }
 
+/* Waits for several ranks have no peer either. */
+static void
+make_line(struct batoni_fifo_table *table, struct batoni_fifo *fifo,
+          const struct batoni_op *op)
+{
+	if (op->transfer.direction != BATONI_RECV)
+		return;
+	fifo->line = true;
+	table->lines_live++;
+	batoni_list_append(&table->lines, &fifo->in_lines);
+}
+
 struct batoni_fifo *
 batoni_fifo_append(struct batoni_fifo_table *table, struct batoni_op *op)
 {
-	uint64_t key = batoni_fifo_key(&op->transfer);
+	uint64_t key = batoni_fifo_key_of(op);
 	struct batoni_fifo *fifo = batoni_fifo_find(table, key);
 
-	if (!fifo)
+	if (!fifo) {
 		fifo = fifo_new(table, key);
+		if (__builtin_expect(op->transfer.peer < 0, 0))
+			make_line(table, fifo, op);
+	}
 	batoni_op_list_in(op, BATONI_IN_FIFO);
 	op->next = NULL;
 	if (fifo->tail)
@@ -110,6 +131,13 @@ batoni_fifo_retire(struct batoni_fifo_table *table, struct batoni_fifo *fifo)
 	if (fifo->head || fifo->ready)
 		return;
 	batoni_hash_remove(&fifo->by_key);
+	if (__builtin_expect(fifo->line, 0)) {
+		assert(!fifo->expects);
+		if (table->next_line == &fifo->in_lines)
+			table->next_line = fifo->in_lines.next;
+		batoni_list_remove(&fifo->in_lines);
+		table->lines_live--;
+	}
 	fifo->ready_next = table->free;
 	table->free = fifo;
 	table->live--;

@@ -6,6 +6,9 @@
  *
  * A FIFO exists while it has operations or is on the engine's ready list.  The table
  * allocates as many as there are requests, at init.
+ *
+ * The FIFO of receives from any rank is the *line* of their tag (line.h).  Receives that name their peer and
+ * come behind one of these stand in it too, with the flag IN_LINE.
  */
 #ifndef BATONI_FIFO_H
 #define BATONI_FIFO_H
@@ -19,6 +22,10 @@ struct batoni_fifo {
 	struct baton_comm *comm;
 	struct batoni_fifo *ready_next; /* or the next that is free */
 	bool ready; /* on the engine's ready list */
+	bool line;
+	/* A line: its head is armed, and no message for it has come: the paths expect some. */
+	bool expects;
+	struct batoni_list_node in_lines; /* a line: in the table's list */
 };
 
 struct batoni_fifo_table {
@@ -26,6 +33,9 @@ struct batoni_fifo_table {
 	struct batoni_fifo *fifos;
 	struct batoni_fifo *free;
 	uint32_t live; /* FIFOs that exist now */
+	uint32_t lines_live; /* of these, lines: */
+	struct batoni_list_node lines;
+	struct batoni_list_node *next_line; /* while line.c looks at all: none may go unnoticed */
 };
 
 /* For up to count FIFOs of comm.  OK, NOMEM. */
@@ -42,6 +52,23 @@ batoni_fifo_key(const struct batoni_transfer *transfer)
 		return (uint64_t)transfer->slot << 2 | BATONI_WAIT;
 	return (uint64_t)(uint32_t)transfer->peer << 33 |
 	       (uint64_t)(uint32_t)transfer->tag << 2 | transfer->direction;
+}
+
+/* Of the line of this tag. */
+static inline uint64_t
+batoni_line_key(int tag)
+{
+	return (uint64_t)UINT32_MAX << 33 | (uint64_t)(uint32_t)tag << 2 |
+	       BATONI_RECV;
+}
+
+/* Of the one that the operation is in, or would be. */
+static inline uint64_t
+batoni_fifo_key_of(const struct batoni_op *op)
+{
+	return __builtin_expect(op->flags & BATONI_FLAG_IN_LINE, 0)
+	               ? batoni_line_key(op->transfer.tag)
+	               : batoni_fifo_key(&op->transfer);
 }
 
 /* The FIFO of this key, or NULL. */

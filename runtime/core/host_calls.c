@@ -7,6 +7,7 @@
 
 #include "engine.h"
 #include "health.h"
+#include "line.h"
 #include "liveness.h"
 #include "sweep.h"
 
@@ -49,6 +50,18 @@ host_moves(struct batoni_host *host)
 	batoni_comm_set_busy(comm_of(host));
 }
 
+static bool
+host_may_meet(struct batoni_host *host, int peer, int tag)
+{
+	return batoni_line_may_meet(comm_of(host), peer, tag);
+}
+
+static struct batoni_transfer *
+host_claim(struct batoni_host *host, int peer, int tag)
+{
+	return batoni_line_claim(comm_of(host), peer, tag);
+}
+
 static void
 host_lost(struct batoni_host *host, bool exits, const char *why)
 {
@@ -89,6 +102,8 @@ batoni_host_init(struct baton_comm *comm)
 		.broken = host_broken,
 		.deferred = host_deferred,
 		.moves = host_moves,
+		.may_meet = host_may_meet,
+		.claim = host_claim,
 		.lost = host_lost,
 		.lost_below = host_lost_below,
 	};

@@ -268,14 +268,19 @@ is_armed(const struct batoni_op *op)
 	                         op->state == BATONI_ISSUED;
 }
 
-/* Does it name a process that has ended?  A barrier names all; other waits look by themselves. */
+/* Does it name a process that has ended?  A barrier names all; other waits look by themselves.  A receive from
+ * any rank waits for the last of them. */
 static bool
 names_gone(const struct batoni_op *op)
 {
-	if (op->transfer.direction != BATONI_WAIT)
-		return op->comm->transport->peers[op->transfer.peer].gone;
-	return batoni_transfer_is_barrier(&op->transfer) &&
-	       op->comm->liveness.gone > 0;
+	const struct baton_comm *comm = op->comm;
+
+	if (op->transfer.direction == BATONI_WAIT)
+		return batoni_transfer_is_barrier(&op->transfer) &&
+		       comm->liveness.gone > 0;
+	return op->transfer.peer >= 0
+	               ? comm->transport->peers[op->transfer.peer].gone
+	               : comm->liveness.gone + 1 >= (uint32_t)comm->size;
 }
 
 /* Does the operation wait for a process that has ended? */

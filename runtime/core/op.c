@@ -19,6 +19,7 @@
 #include "describe.h"
 #include "engine.h"
 #include "health.h"
+#include "line.h"
 #include "liveness.h"
 #include "log.h"
 #include "queue.h"
@@ -157,8 +158,7 @@ batoni_op_arm(struct batoni_op *op)
 	assert(op->state == BATONI_QUEUED);
 	batoni_op_move(op, BATONI_ARMED);
 	batoni_op_start_clock(op);
-	fifo = batoni_fifo_find(&op->comm->fifos,
-	                        batoni_fifo_key(&op->transfer));
+	fifo = batoni_fifo_find(&op->comm->fifos, batoni_fifo_key_of(op));
 	if (fifo->head == op)
 		batoni_fifo_make_ready(fifo);
 }
@@ -263,8 +263,8 @@ place_transfer(struct batoni_op *op)
 	tell_place(op);
 	if (!grouped)
 		place_on_stream(op);
-	if ((op->flags & BATONI_FLAG_REACHED) && !grouped &&
-	    may_issue_now(op)) {
+	if (!batoni_line_takes(op) && (op->flags & BATONI_FLAG_REACHED) &&
+	    !grouped && may_issue_now(op)) {
 		batoni_op_move(op, BATONI_ARMED);
 		batoni_op_start_clock(op);
 		batoni_op_issue(op);
@@ -629,10 +629,14 @@ batoni_op_leave_fifo(struct batoni_op *op)
 
 	if (!(op->flags & BATONI_FLAG_FIFO))
 		return;
-	fifo = batoni_fifo_find(table, batoni_fifo_key(&op->transfer));
+	fifo = batoni_fifo_find(table, batoni_fifo_key_of(op));
 	batoni_fifo_remove(fifo, op);
-	if (fifo->head && fifo->head->state == BATONI_ARMED)
+	if (unlikely(fifo->line))
+		batoni_line_left(fifo, op);
+	else if (fifo->head && fifo->head->state == BATONI_ARMED)
 		batoni_fifo_make_ready(fifo);
+	if (unlikely(table->lines_live > 0))
+		batoni_line_again(op->comm, fifo->by_key.key);
 	batoni_fifo_retire(table, fifo);
 }
 

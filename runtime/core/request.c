@@ -250,6 +250,14 @@ finish_slowly(baton_request *request_p, int64_t timeout_ns,
 	return status;
 }
 
+/* Does it wait for a message of any rank?  The driver. */
+static inline bool
+is_from_any(const struct batoni_op *op)
+{
+	return op->state == BATONI_ARMED && op->transfer.peer < 0 &&
+	       op->transfer.direction == BATONI_RECV;
+}
+
 /* The path that ends the operation if it looks at the operation's peer alone, or NULL.  The driver;
  * `word` is that of a pending operation. */
 static inline struct batoni_path *
@@ -257,8 +265,8 @@ awaiting_path(const struct batoni_op *op, uint64_t word)
 {
 	struct batoni_path *path;
 
-	if (!(word & BATONI_OP_ENGINE) || op->state != BATONI_ISSUED ||
-	    !batoni_is_transfer(op))
+	if (!(word & BATONI_OP_ENGINE) || !batoni_is_transfer(op) ||
+	    (op->state != BATONI_ISSUED && !is_from_any(op)))
 		return NULL;
 	path = batoni_path_of(op);
 	return path->ops->awaiting && batoni_may_drive(op->comm) ? path : NULL;

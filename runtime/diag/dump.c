@@ -109,10 +109,13 @@ waits_for_turn(const struct dump *dump, const struct batoni_view *seen)
 {
 	const struct batoni_fifo *fifo;
 
-	fifo = batoni_fifo_find(&dump->comm->fifos,
-	                        batoni_fifo_key(&seen->op->transfer));
+	fifo = batoni_fifo_find(&dump->comm->fifos, batoni_fifo_key_of(seen->op));
 	if (fifo && fifo->head && fifo->head != seen->op)
-		return "an earlier operation of the same peer, tag and direction";
+		return fifo->line ? "an earlier receive of the same tag, from any peer"
+		                  : "an earlier operation of the same peer, tag and "
+		                    "direction";
+	if (fifo && fifo->expects)
+		return "a message of that tag";
 	return dump->comm->driving.drivers == BATONI_DRIVERS_MAIN
 	               ? "the thread that started MPI to call Baton"
 	               : "a thread that drives";

@@ -6,7 +6,48 @@
 #include "direct.h"
 
 #include "enqueue.h"
+#include "line.h"
 #include "place.h"
+
+/* A receive from any rank, on an idle host stream: it meets what has come, or waits in a line.  False: it
+ * was not begun. */
+static bool
+enqueue_any(const void *buffer, size_t count, enum baton_datatype type, int tag,
+            struct baton_comm *comm, baton_stream stream,
+            const struct baton_op_options *options, baton_request *request_p)
+{
+	struct batoni_op *op;
+	uint8_t path;
+	int rank;
+
+	if (!batoni_is_usual(comm, options) || !request_p || !buffer ||
+	    (unsigned)type >= BATON_DATATYPE_COUNT || count > INT64_MAX / 8 ||
+	    (unsigned)tag > (unsigned)comm->tag_max ||
+	    !atomic_load_explicit(&comm->any_ready, memory_order_acquire) ||
+	    !batoni_place_is_ours(buffer, count) ||
+	    !(op = batoni_direct_begin(comm, stream)))
+		return false;
+	rank = batoni_line_find(comm, tag);
+	path = batoni_message_path(comm, rank < 0 ? 0 : rank);
+	batoni_op_name(op, buffer, count * batoni_datatype_sizes[type], rank, tag);
+	batoni_direct_fill(op, comm, BATONI_KIND_RECV, path, BATONI_RECV, stream,
+	                   batoni_direct_flags(options),
+	                   options ? options->user_data : 0);
+	if (rank >= 0) {
+		batoni_direct_end(op,
+		                  batoni_path_issue(comm->paths[path],
+		                                    &op->transfer),
+		                  request_p);
+		return true;
+	}
+	*request_p = batoni_op_handle(
+		op, atomic_load_explicit(&op->word, memory_order_relaxed));
+	batoni_op_enter(op, BATONI_ARMED);
+	batoni_direct_keep(op, BATON_PENDING, BATONI_OP_HANDLE);
+	batoni_line_put(op);
+	batoni_leave_enqueue();
+	return true;
+}
 
 /* For refusals, groups, calls beside another driver, asynchronous devices. */
 static __attribute__((noinline)) enum baton_status
@@ -18,6 +59,11 @@ enqueue_slowly(enum batoni_op_kind kind, const void *buffer, size_t count,
 {
 	struct batoni_arguments a = {buffer, count,  type,    peer,
 	                             tag,    stream, options, request_p};
+
+	if (peer == BATON_ANY_SOURCE && kind == BATONI_KIND_RECV &&
+	    enqueue_any(buffer, count, type, tag, comm, stream, options,
+	                request_p))
+		return BATON_OK;
 
 	return batoni_enqueue(kind == BATONI_KIND_SEND ? "baton_send"
 	                                               : "baton_recv",

@@ -203,8 +203,8 @@ batoni_take_options(const char *call, const struct baton_op_options **options_p,
 
 /* The slow path: find out which argument is wrong. */
 static enum baton_status
-refuse_arguments(const char *call, const struct baton_comm *comm,
-                 const struct batoni_arguments *a)
+refuse_arguments(const char *call, enum batoni_op_kind kind,
+                 const struct baton_comm *comm, const struct batoni_arguments *a)
 {
 	size_t size = baton_datatype_size(a->type);
 
@@ -213,7 +213,13 @@ refuse_arguments(const char *call, const struct baton_comm *comm,
 		                     "%s: type is %d; datatypes are 0 to %d",
 		                     call, (int)a->type,
 		                     BATON_DATATYPE_COUNT - 1);
-	if (a->peer < 0 || a->peer >= comm->size)
+	if (a->peer == BATON_ANY_SOURCE && kind != BATONI_KIND_RECV)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: peer is %d (BATON_ANY_SOURCE), which is "
+		                     "for receives; ranks are 0 to %d",
+		                     call, a->peer, comm->size - 1);
+	if ((a->peer < 0 && a->peer != BATON_ANY_SOURCE) ||
+	    a->peer >= comm->size)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: peer is %d; ranks are 0 to %d", call,
 		                     a->peer, comm->size - 1);
@@ -238,10 +244,13 @@ refuse_arguments(const char *call, const struct baton_comm *comm,
 }
 
 static bool
-arguments_fine(const struct baton_comm *comm, const struct batoni_arguments *a)
+arguments_fine(enum batoni_op_kind kind, const struct baton_comm *comm,
+               const struct batoni_arguments *a)
 {
-	return (unsigned)a->peer < (unsigned)comm->size && a->tag >= 0 &&
-	       a->tag <= comm->tag_max && (a->buffer || a->count == 0);
+	return ((unsigned)a->peer < (unsigned)comm->size ||
+	        (a->peer == BATON_ANY_SOURCE && kind == BATONI_KIND_RECV)) &&
+	       a->tag >= 0 && a->tag <= comm->tag_max &&
+	       (a->buffer || a->count == 0);
 }
 
 /* Does count times size fit in 63 bits? */
@@ -359,15 +368,56 @@ connect_path(const char *call, struct baton_comm *comm, int peer,
 	return index;
 }
 
+/* A receive from any rank: connect all of them, and see whether their paths tell what has come. */
+static __attribute__((noinline)) enum baton_status
+connect_any(const char *call, struct baton_comm *comm)
+{
+	enum baton_status status = BATON_OK;
+
+	if (atomic_load_explicit(&comm->any_ready, memory_order_acquire))
+		return BATON_OK;
+	for (int rank = 0; rank < comm->size && status == BATON_OK; rank++) {
+		int index = batoni_message_path(comm, rank);
+
+		if (index == BATONI_PATH_NONE)
+			index = connect_path(call, comm, rank, &status);
+		if (status == BATON_OK && !comm->paths[index]->ops->unmatched)
+			return batoni_refuse(
+				BATON_ERR_UNSUPPORTED,
+				"%s: peer is %d (BATON_ANY_SOURCE), and %s does "
+				"not tell whose messages have come: streams "
+				"receive from the rank that the call names",
+				call, BATON_ANY_SOURCE,
+				comm->paths[index]->ops->name);
+	}
+	if (status == BATON_OK)
+		atomic_store_explicit(&comm->any_ready, true,
+		                      memory_order_release);
+	return status;
+}
+
+/* Until it is issued, the path of such a receive is that of rank 0. */
+static int
+find_any_path(const char *call, struct baton_comm *comm,
+              enum baton_status *status_p)
+{
+	*status_p = connect_any(call, comm);
+	return *status_p == BATON_OK ? batoni_message_path(comm, 0) : -1;
+}
+
 /* Of a message. */
 static int
 find_path(const char *call, struct batoni_op *op, enum baton_status *status_p)
 {
 	const struct baton_comm *comm = op->comm;
-	uint8_t path = likely(!batoni_op_list(op)) ||
-	                               comm->lists_path == BATONI_PATH_NONE
-	                       ? batoni_message_path(comm, op->transfer.peer)
-	                       : comm->lists_path;
+	uint8_t path;
+
+	if (unlikely(op->transfer.peer < 0))
+		return find_any_path(call, op->comm, status_p);
+	path = likely(!batoni_op_list(op)) ||
+	                       comm->lists_path == BATONI_PATH_NONE
+	               ? batoni_message_path(comm, op->transfer.peer)
+	               : comm->lists_path;
 
 	return likely(path != BATONI_PATH_NONE)
 	               ? path
@@ -493,9 +543,9 @@ batoni_enqueue(const char *call, enum batoni_op_kind kind,
 
 	status = batoni_check_target(call, comm, a->stream, false);
 	if (status == BATON_OK &&
-	    (!arguments_fine(comm, a) ||
+	    (!arguments_fine(kind, comm, a) ||
 	     !bytes_fit(a->count, baton_datatype_size(a->type), &bytes)))
-		status = refuse_arguments(call, comm, a);
+		status = refuse_arguments(call, kind, comm, a);
 	if (status == BATON_OK)
 		status = batoni_take_options(call, &a->options, &room, false);
 	if (status == BATON_OK)
@@ -513,8 +563,8 @@ batoni_enqueue_list(const char *call, enum batoni_op_kind kind,
 	enum baton_status status;
 	struct batoni_op *op;
 
-	if (!arguments_fine(comm, a))
-		return refuse_arguments(call, comm, a);
+	if (!arguments_fine(kind, comm, a))
+		return refuse_arguments(call, kind, comm, a);
 	op = batoni_op_new(comm, kind, a->stream, holders_of(a));
 	if (unlikely(!op))
 		return batoni_refuse_full(call, comm);

@@ -21,7 +21,7 @@ static void
 what(const struct batoni_view *view, const char *details, char *text, size_t size)
 {
 	bool from = view->kind == BATONI_KIND_RECV;
-	char bytes[56];
+	char bytes[56], peer[24];
 
 	(void)details;
 	if (is_list(view) && from)
@@ -30,9 +30,13 @@ what(const struct batoni_view *view, const char *details, char *text, size_t siz
 		snprintf(bytes, sizeof(bytes), "%s%zu byte%s",
 		         is_list(view) ? "a list of tensors, " : "",
 		         view->bytes, batoni_s(view->bytes));
-	snprintf(text, size, "%s %s peer %d, tag %d, %s",
-	         batoni_kinds[view->kind]->name, from ? "from" : "to",
-	         view->peer, view->tag, bytes);
+	if (view->peer < 0)
+		snprintf(peer, sizeof(peer), "any peer");
+	else
+		snprintf(peer, sizeof(peer), "peer %d", view->peer);
+	snprintf(text, size, "%s %s %s, tag %d, %s",
+	         batoni_kinds[view->kind]->name, from ? "from" : "to", peer,
+	         view->tag, bytes);
 }
 
 static bool

@@ -34,7 +34,7 @@ batoni_plan_is_direct(const struct baton_plan *plan)
 		if (!note->ops || !note->ops->message)
 			return false;
 		recorded = batoni_note_payload(note);
-		if (!recorded->a.buffer ||
+		if (!recorded->a.buffer || recorded->a.peer < 0 ||
 		    (recorded->optioned && recorded->options.timeout_ns > 0))
 			return false;
 	}

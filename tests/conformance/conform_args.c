@@ -47,7 +47,7 @@ check_clean(struct conform *c)
 static void
 a_bad_peer_is_refused(struct conform *c)
 {
-	const int peers[] = { -1, c->size, c->size + 1, INT_MAX, INT_MIN };
+	const int peers[] = { -2, c->size, c->size + 1, INT_MAX, INT_MIN };
 	unsigned char data[8] = { 0 };
 	char value[32];
 

@@ -28,6 +28,9 @@
  * Checked mode: a path of its own, whose issue looks at the types of what would meet, before anything
  * else does.  Where they differ, both ends are over at once too.
  *
+ * Receives from any rank (struct batoni_unmatched_ops) look for sends at the front of a queue, rank by rank.
+ * While a rank expects messages for them, a send that meets nothing asks that rank's engine for one.
+ *
  * Closing.  A rank may close while it has transfers (an abort).  Its waiting nodes leave
  * their queues.  A copy that it sends is completed first; of a copy that it receives, the
  * rest is dropped, since nothing will read it.  In both cases the peer's node becomes OVER:
@@ -108,6 +111,8 @@ struct shared {
 	/* An open of our own, whose pinned memory the segments are; NULL: they are not. */
 	struct batoni_device *device;
 	bool stored_to; /* a stream of a rank that has closed may still store into them */
+	struct local **ranks; /* those that expect messages, or NULL */
+	uint32_t expecting;   /* so many do */
 	struct shared *next_kept;
 };
 
@@ -117,6 +122,8 @@ struct local {
 	struct node *nodes; /* by slot */
 	bool brought;   /* to the table of this round */
 	uint64_t round; /* of exchange */
+	uint32_t expects; /* receives from any rank that wait */
+	int turn; /* the rank whose messages are looked for first */
 	/* Nodes of this rank that are MOVING or OVER; the front is next. */
 	struct batoni_list_node copies;
 };
@@ -332,6 +339,43 @@ meet(struct node *node, struct node *front)
 	return status;
 }
 
+/* A send meets nothing that is posted at its peer, which may expect messages for receives from any rank: has
+ * one issued, and posts it.  NULL: there is none. */
+static __attribute__((noinline)) struct node *
+claim(struct local *local, const struct batoni_transfer *send, uint64_t key)
+{
+	struct local *there = local->shared->ranks[send->peer];
+	struct batoni_transfer *transfer;
+	struct node *node;
+
+	if (!there || send->tag > local->base.tag_max)
+		return NULL;
+	transfer = there->base.host->claim(there->base.host, local->base.rank,
+	                                   send->tag);
+	if (!transfer) {
+		there->base.host->moves(there->base.host);
+		return NULL;
+	}
+	node = &there->nodes[transfer->slot];
+	node->transfer = transfer;
+	node->local = there;
+	enter_queue(node, key, NULL);
+	there->base.messages.load.in_flight++;
+	return node;
+}
+
+/* What the transfer would meet, or stand behind. */
+static struct node *
+find_other(struct local *local, const struct batoni_transfer *transfer, uint64_t key)
+{
+	struct node *front = find_front(local->shared, key);
+
+	if (front || __builtin_expect(local->shared->expecting == 0, 1) ||
+	    transfer->direction != BATONI_SEND)
+		return front;
+	return claim(local, transfer, key);
+}
+
 static enum baton_status
 local_issue(struct batoni_path *path,
             struct batoni_transfer *transfer)
@@ -339,7 +383,7 @@ local_issue(struct batoni_path *path,
 	struct local *local = to_local(batoni_transport_of(path));
 	struct node *node = &local->nodes[transfer->slot];
 	uint64_t key = key_of(local, transfer);
-	struct node *front = find_front(local->shared, key);
+	struct node *front = find_other(local, transfer, key);
 
 	assert(transfer->slot < local->base.slots && node->state == FREE);
 	assert(transfer->peer >= 0 && transfer->peer < local->base.size);
@@ -351,6 +395,55 @@ local_issue(struct batoni_path *path,
 	local->base.messages.load.in_flight++;
 	return BATON_PENDING;
 }
+
+/* ---- receives from any rank ---- */
+
+static void
+local_expect(struct batoni_path *path, int change)
+{
+	struct local *local = to_local(batoni_transport_of(path));
+	struct shared *shared = local->shared;
+
+	local->expects += (uint32_t)change;
+	local->base.messages.load.in_flight += (uint32_t)change;
+	shared->expecting += (uint32_t)change;
+	shared->ranks[local->base.rank] = local->expects ? local : NULL;
+}
+
+static bool
+local_has(struct local *local, int from, int tag)
+{
+	const struct batoni_transfer receive = {
+		.peer = from, .tag = tag, .direction = BATONI_RECV};
+	const struct node *front = find_front(local->shared,
+	                                      key_of(local, &receive));
+
+	return front && front->transfer->direction == BATONI_SEND &&
+	       local->base.host->may_meet(local->base.host, from, tag);
+}
+
+/* The one driver issues the receive next: no send is taken back in between. */
+static int
+local_find(struct batoni_path *path, int tag)
+{
+	struct local *local = to_local(batoni_transport_of(path));
+
+	for (int i = 0, rank = local->turn; i < local->base.size; i++) {
+		int next = rank + 1 < local->base.size ? rank + 1 : 0;
+
+		if (local_has(local, rank, tag)) {
+			local->turn = next;
+			return rank;
+		}
+		rank = next;
+	}
+	return -1;
+}
+
+static const struct batoni_unmatched_ops unmatched = {
+	.expect = local_expect,
+	.find = local_find,
+};
 
 /* Would these two plain messages of the program meet, and differ in type? */
 static bool
@@ -367,7 +460,7 @@ static enum baton_status
 checked_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	struct local *local = to_local(batoni_transport_of(path));
-	struct node *front = find_front(local->shared, key_of(local, transfer));
+	struct node *front = find_other(local, transfer, key_of(local, transfer));
 	bool sends = transfer->direction == BATONI_SEND;
 	struct batoni_transfer *from, *to;
 	enum baton_status status;
@@ -568,6 +661,7 @@ shared_free(struct shared *shared)
 	for (int i = 0; i < 2; i++)
 		batoni_free(shared->tables[i].all);
 	batoni_free(shared->peers);
+	batoni_free(shared->ranks);
 	batoni_match_fini(&shared->match);
 	if (segments_free(shared))
 		batoni_free(shared);
@@ -581,6 +675,8 @@ local_close(struct batoni_transport *transport, bool aborted)
 
 	(void)aborted; /* closing never communicates */
 	assert(aborted || transport->messages.load.in_flight == 0);
+	if (local->expects > 0)
+		local_expect(&transport->messages, -(int)local->expects);
 	for (uint32_t i = 0; i < local->base.slots; i++)
 		detach(&local->nodes[i]);
 	if (local->round + local->brought < shared->rounds)
@@ -601,6 +697,7 @@ static const struct batoni_path_ops messages_ops = {
 		.issue = local_issue,
 		.take_back = local_take_back,
 	},
+	.unmatched = &unmatched,
 	.test = local_test,
 };
 
@@ -612,6 +709,7 @@ static const struct batoni_path_ops checked_ops = {
 		.issue = checked_issue,
 		.take_back = local_take_back,
 	},
+	.unmatched = &unmatched,
 	.test = local_test,
 };
 
@@ -696,7 +794,8 @@ shared_create(int size, const struct batoni_transport_config *config)
 		return NULL;
 	shared->size = size;
 	shared->rounds = UINT64_MAX;
-	if (!batoni_match_init(&shared->match, nodes) ||
+	shared->ranks = batoni_alloc((size_t)size, sizeof(struct local *));
+	if (!batoni_match_init(&shared->match, nodes) || !shared->ranks ||
 	    (config->segment_bytes > 0 &&
 	     make_peers(shared, config) != BATON_OK)) {
 		shared_free(shared);

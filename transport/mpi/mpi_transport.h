@@ -4,6 +4,7 @@
  *
  * mpi.c       issue, test, take_back: the path of short messages
  * follow.c    receives that need no test before others of their tag have ended
+ * unmatched.c   what has come and has met no receive
  * body.c      messages in two parts: a header that announces a body
  * lists.c     messages that are lists of tensors
  * open.c      memory, opening, exchanging, leaving, closing, texts
@@ -200,6 +201,11 @@ struct batoni_mpi {
 	int body_tag_base, granted_tag, release_tag, grant_tag, farewell_tag;
 	uint32_t segment_tags;
 	uint32_t waiting; /* sends that wait for a grant */
+	/* unmatched.c's: the rank that was named last, and how often in a row before; the next receive
+	 * has its message at MPI. */
+	int named_last;
+	uint32_t named_run;
+	bool found;
 	/* clear.c's: by rank, whether a message was sent to it; the next rank that may get
 	 * a farewell; farewells at MPI, which are requests[0] and on then; a message that
 	 * is being received to be discarded. */
@@ -429,6 +435,9 @@ void batoni_mpi_unfollow(struct batoni_mpi *mpi,
                          const struct batoni_transfer *transfer);
 /* Track all of them, before the transport is closed. */
 void batoni_mpi_unfollow_all(struct batoni_mpi *mpi);
+
+/* unmatched.c */
+extern const struct batoni_unmatched_ops batoni_mpi_unmatched;
 
 /* body.c.  Each returns PENDING while the body is under way, else how the
  * transfer ended. */

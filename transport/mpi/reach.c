@@ -359,6 +359,22 @@ reach_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	return status;
 }
 
+static int
+reach_find(struct batoni_path *path, int tag)
+{
+	const struct entered entered = enter(batoni_mpi_of(batoni_transport_of(path)));
+	int rank = batoni_mpi_unmatched.find(path, tag);
+
+	leave(&entered);
+	return rank;
+}
+
+static void
+reach_expect(struct batoni_path *path, int change)
+{
+	batoni_mpi_unmatched.expect(path, change);
+}
+
 const struct batoni_path_ops batoni_mpi_reaching_ops = {
 	.name = "the mpi transport",
 	.kinds = BATONI_MESSAGES,
@@ -366,6 +382,10 @@ const struct batoni_path_ops batoni_mpi_reaching_ops = {
 	.host_issued = &(const struct batoni_host_issued_ops){
 		.issue = reach_issue,
 		.take_back = reach_take_back,
+	},
+	.unmatched = &(const struct batoni_unmatched_ops){
+		.expect = reach_expect,
+		.find = reach_find,
 	},
 	.test = reach_test,
 };

@@ -160,6 +160,24 @@ keep_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head *h
 	return true;
 }
 
+/* The receive from any rank that meets it, begun; or NULL. */
+static struct near_node *
+claimed(struct batoni_pairs *near, int from, const struct batoni_ring_head *head)
+{
+	struct batoni_host *host = near->base.messages.host;
+	struct batoni_transfer *transfer =
+		head->tag <= (uint32_t)near->base.tag_max
+			? host->claim(host, from, (int)head->tag)
+			: NULL;
+	struct near_node *node;
+
+	if (!transfer)
+		return NULL;
+	node = &near->nodes[transfer->slot];
+	batoni_near_begin(near, node, transfer, NEAR_POSTED);
+	return node;
+}
+
 static bool
 arrive_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head *head)
 {
@@ -167,6 +185,13 @@ arrive_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head 
 	struct near_end *front = find_front(near, key);
 	struct near_node *node;
 
+	if (!front && __builtin_expect(near->expects > 0, 0) &&
+	    (node = claimed(near, from, head))) {
+		batoni_near_end(near, node,
+		                meet_whole(near, node->transfer, from, head,
+		                           NULL));
+		return true;
+	}
 	if (!front || front->is_arrival)
 		return keep_whole(near, from, head, key, front);
 	node = (struct near_node *)front;
@@ -197,6 +222,7 @@ keep_announced(struct batoni_pairs *near, int from,
 	arrival->from = from;
 	arrival->head = *head;
 	arrival->what = *what;
+	arrival->claimed = false;
 	batoni_hash_add(&near->announced, &arrival->by_slot, by_slot);
 	front = find_front(near, key);
 	batoni_match_enter(&near->match, &arrival->end.match, key,
@@ -346,8 +372,9 @@ meet_arrival(struct batoni_pairs *near, struct near_node *node,
 {
 	bool whole = is_whole(&arrival->head);
 	enum baton_status status =
-		whole ? BATON_OK
-		      : batoni_near_claim(near, arrival->from, &arrival->what);
+		whole || arrival->claimed
+			? BATON_OK
+			: batoni_near_claim(near, arrival->from, &arrival->what);
 
 	if (status == BATON_ERR_ABORTED) {
 		batoni_near_begin(near, node, transfer, NEAR_BARRED);
@@ -403,4 +430,32 @@ batoni_near_receive(struct batoni_pairs *near, struct batoni_transfer *transfer)
 		front = find_front(near, key);
 	}
 	return post(near, node, transfer, key, front);
+}
+
+/* ---- receives from any rank ---- */
+
+bool
+batoni_near_fix_arrival(struct batoni_pairs *near, int from, int tag)
+{
+	uint64_t key = batoni_near_key(near, from, (uint32_t)tag);
+	struct batoni_host *host = near->base.messages.host;
+	struct near_end *front;
+
+	while ((front = find_front(near, key)) && front->is_arrival) {
+		struct near_arrival *arrival = (struct near_arrival *)front;
+		enum baton_status status = BATON_OK;
+
+		if (!host->may_meet(host, from, tag))
+			return false;
+		if (!is_whole(&arrival->head) && !arrival->claimed)
+			status = batoni_near_claim(near, from, &arrival->what);
+		if (status == BATON_OK)
+			return arrival->claimed = true;
+		/* It bars its tag; or its sender has taken it back. */
+		if (status == BATON_ERR_ABORTED)
+			return false;
+		leave(near, arrival);
+		free_arrival(near, arrival);
+	}
+	return false;
 }

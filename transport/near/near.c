@@ -481,6 +481,25 @@ near_test(struct batoni_path *path)
 	return events;
 }
 
+/* For a receive from any rank: the rings that are warm. */
+static size_t
+await_any(struct batoni_pairs *near, unsigned looks)
+{
+	if (near->broken || !batoni_list_empty(&near->copies))
+		return 0;
+	do {
+		for (unsigned i = 0; i < near->warm_n; i++) {
+			int peer = near->warm[i];
+
+			if (batoni_ring_is_empty(&near->peers[peer].in))
+				continue;
+			near->budget = NEAR_PASS_MAX;
+			return batoni_near_drain(near, peer, NEAR_TAKE_MAX);
+		}
+	} while (near->warm_n > 0 && looks-- > 0);
+	return 0;
+}
+
 /* The waiter polls the head of one ring.  While something is to be copied, a pass does more than
  * that. */
 static size_t
@@ -491,6 +510,8 @@ near_await(struct batoni_path *path, struct batoni_transfer *transfer,
 	const struct near_node *node = &near->nodes[transfer->slot];
 	int peer = transfer->peer;
 
+	if (__builtin_expect(peer < 0, 0))
+		return await_any(near, looks);
 	if (__builtin_expect((node->state != NEAR_POSTED &&
 	                      node->state != NEAR_ANNOUNCED) ||
 	                             near->broken || near->below_broke ||
@@ -502,6 +523,34 @@ near_await(struct batoni_path *path, struct batoni_transfer *transfer,
 			return 0;
 	near->budget = NEAR_PASS_MAX;
 	return batoni_near_drain(near, peer, NEAR_TAKE_MAX);
+}
+
+/* ---- receives from any rank ---- */
+
+static void
+near_expect(struct batoni_path *path, int change)
+{
+	batoni_near_of(path)->expects += (uint32_t)change;
+	path->load.in_flight += (uint32_t)change;
+	path->load.parked += (uint32_t)change;
+}
+
+static int
+near_find(struct batoni_path *path, int tag)
+{
+	struct batoni_pairs *near = batoni_near_of(path);
+
+	for (int i = 0, rank = near->any_turn; i < near->base.size; i++) {
+		int next = rank + 1 < near->base.size ? rank + 1 : 0;
+
+		if (near->peers[rank].area &&
+		    batoni_near_fix_arrival(near, rank, tag)) {
+			near->any_turn = next;
+			return rank;
+		}
+		rank = next;
+	}
+	return -1;
 }
 
 static bool
@@ -545,6 +594,11 @@ near_close_path(struct batoni_path *path, bool aborted)
 		},                                                            \
 	.scrapping = &(const struct batoni_scrapping_ops){.scrap = near_scrap}, \
 	.awaiting = &(const struct batoni_awaiting_ops){.await = near_await}, \
+	.unmatched =                                                          \
+		&(const struct batoni_unmatched_ops){                         \
+			.expect = near_expect,                                \
+			.find = near_find,                                    \
+		},                                                            \
 	.test = near_test
 
 const struct batoni_path_ops batoni_near_messages_ops = {MESSAGES_OPS};

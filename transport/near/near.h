@@ -167,6 +167,7 @@ struct near_arrival {
 	/* ANNOUNCE: its node in near->announced, by source and slot. */
 	struct batoni_hash_node by_slot;
 	struct near_announcement what;
+	bool claimed; /* ANNOUNCE: it is this rank's, before its receive is issued */
 	unsigned room; /* the class of its memory */
 	struct near_arrival *next_free;
 	struct batoni_list_node all; /* near->arrivals */
@@ -215,6 +216,8 @@ struct batoni_pairs {
 	/* The receive that is being issued, and how it has ended: its issue returns that. */
 	struct near_node *issuing;
 	enum baton_status issued;
+	uint32_t expects; /* receives from any rank that wait */
+	int any_turn; /* the rank whose arrivals are looked for first, for receives from any */
 	int warm[NEAR_WARM_MAX]; /* ranks, the one that was warmed first at turn */
 	unsigned warm_n, turn;
 	unsigned char *scratch; /* BATONI_TENSORS_HEADER_MAX bytes */
@@ -312,6 +315,9 @@ bool batoni_near_arrive(struct batoni_pairs *near, int peer,
 enum baton_status batoni_near_receive(struct batoni_pairs *near,
                                       struct batoni_transfer *transfer);
 void batoni_near_free_arrivals(struct batoni_pairs *near);
+/* Has a message of this rank and tag come that meets no receive, and may a receive from any rank meet it?
+ * Then its sender does not take it back from now on. */
+bool batoni_near_fix_arrival(struct batoni_pairs *near, int from, int tag);
 
 /* ---- fetch.c ---- */
 

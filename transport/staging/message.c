@@ -64,7 +64,7 @@ count_load(struct batoni_staging *stage)
 	bool events = !batoni_list_empty(&stage->ended);
 
 	/* What the transport below watches always, it watches through here. */
-	load->in_flight = stage->begun + events + load->standing;
+	load->in_flight = stage->begun + stage->expects + events + load->standing;
 	load->moving = stage->moving + events;
 }
 

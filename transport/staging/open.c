@@ -238,6 +238,25 @@ below_moves(struct batoni_host *host)
 	stage->base.host->moves(stage->base.host);
 }
 
+static bool
+below_may_meet(struct batoni_host *host, int peer, int tag)
+{
+	struct batoni_staging *stage =
+		batoni_container_of(host, struct batoni_staging, below_host);
+
+	return stage->base.host->may_meet(stage->base.host, peer, tag);
+}
+
+/* What has come is a message of this transport's own, whose receive here is to be issued first. */
+static struct batoni_transfer *
+below_claim(struct batoni_host *host, int peer, int tag)
+{
+	(void)host;
+	(void)peer;
+	(void)tag;
+	return NULL;
+}
+
 static void
 below_lost(struct batoni_host *host, bool exits, const char *why)
 {
@@ -391,6 +410,8 @@ start(struct batoni_staging *stage, struct batoni_transport *transport,
 		.done = batoni_stage_done,
 		.broken = below_broken,
 		.moves = below_moves,
+		.may_meet = below_may_meet,
+		.claim = below_claim,
 		.lost = below_lost,
 	};
 	stage->ops = (struct batoni_transport_ops){

@@ -185,6 +185,8 @@ struct batoni_staging {
 	struct batoni_list_node telling; /* receives that have chunks to grant */
 	struct batoni_list_node lines;
 	uint32_t begun, moving; /* messages: not ended, and of these */
+	uint32_t expects; /* receives from any rank that wait */
+	bool asked_second; /* of the paths below, the transport's was asked first for their messages */
 	/* The slot function that runs: its message, and how that ended. */
 	struct stage_message *caller;
 	enum baton_status caller_status;

@@ -266,6 +266,54 @@ static const struct batoni_serving_ops serving = {
 	.connect = connect_peer,
 };
 
+/* ---- receives from any rank ---- */
+
+/* A message's first part is one of a path below, on its own tag, and a receive is posted there when it is
+ * issued: what has met no receive there has met none here. */
+static void
+expect(struct batoni_path *path, int change)
+{
+	struct batoni_staging *stage = to_stage(path);
+	struct batoni_path *below = &stage->below->messages;
+
+	below->ops->unmatched->expect(below, change);
+	if (stage->beside)
+		stage->beside->ops->unmatched->expect(stage->beside, change);
+	stage->expects += (uint32_t)change;
+	path->load.in_flight += (uint32_t)change;
+}
+
+static int
+find(struct batoni_path *path, int tag)
+{
+	struct batoni_staging *stage = to_stage(path);
+	struct batoni_path *paths[2] = {stage->beside, &stage->below->messages};
+	int rank = -1;
+
+	/* In turn. */
+	stage->asked_second = !stage->asked_second;
+	for (unsigned i = 0; i < 2 && rank < 0; i++) {
+		struct batoni_path *below = paths[stage->asked_second ^ (i > 0)];
+
+		if (below)
+			rank = below->ops->unmatched->find(below, tag);
+	}
+	return rank;
+}
+
+static const struct batoni_unmatched_ops unmatched = {
+	.expect = expect,
+	.find = find,
+};
+
+/* Do the paths below tell? */
+static bool
+tells(const struct batoni_staging *stage)
+{
+	return stage->below->messages.ops->unmatched &&
+	       (!stage->beside || stage->beside->ops->unmatched);
+}
+
 static const struct batoni_host_issued_ops host_issued = {
 	.issue = issue,
 	.take_back = take_back,
@@ -288,6 +336,7 @@ batoni_stage_messages(struct batoni_staging *stage)
 		/* A path that connects wants to be asked at the call. */
 		.serving = below->serving || stage->beside ? &serving : NULL,
 		.scrapping = &scrapping,
+		.unmatched = tells(stage) ? &unmatched : NULL,
 		.deferring = &deferring,
 		.test = test,
 	};
