@@ -28,6 +28,9 @@ enum {
 	RANKS_MAX = 3,
 	STREAMS = 3,
 	TAGS = STREAMS,     /* in a burst each stream has its own */
+	/* On this one receives may be from any rank.  Each rank gets messages there from one other (or
+	 * itself) alone, model_source, so that it is no schedule's choice whose message is taken. */
+	TAG_ANY = TAGS,
 	CONTEXTS = STREAMS, /* also */
 	SIGNALS = 2,
 	STEPS_MAX = 160,
@@ -74,6 +77,7 @@ struct step {
 	 * of as many bytes. */
 	int tensors;
 	bool open;
+	bool any; /* a receive on TAG_ANY names no rank; peer is whose messages it gets */
 	int64_t timeout_ns; /* of an operation; of STEP_ADVANCE: by how much */
 	int target;         /* an earlier step */
 	int units;          /* of STEP_FAULT */
@@ -165,6 +169,9 @@ bool model_is_pending(const struct model *model, int rank);
 /* Let everything happen that can. */
 void model_settle(struct model *model);
 bool step_is_operation(const struct step *step);
+/* The rank that sends to this one on TAG_ANY; and the one that this one sends to. */
+int model_source(const struct program *program, int rank);
+int model_target(const struct program *program, int rank);
 /* The bytes of tensor i, below step->tensors. */
 size_t model_part(const struct step *step, int i);
 /* Where tensor i lies in an arena, and how many bytes the arena needs for those up to it. */

@@ -37,6 +37,7 @@ struct temper {
 	int weights[STEP_KINDS];
 	int detached, unobserved, queued, deadline, raced, bursts;
 	int lists; /* of the messages */
+	int any;   /* of the messages, on TAG_ANY */
 	int sizes; /* how many of those in fill */
 };
 
@@ -75,6 +76,8 @@ temper_of(uint64_t *state, enum replay_mode mode)
 		/* Without long messages more calls can race: see replay.c. */
 		.sizes = percent(state, 50) ? 6 : 5,
 		.lists = below(state, 3) * 50,
+		/* (Not drawn: the programs of older seeds stay what they are, but for these messages.) */
+		.any = mode == MODE_STREAM ? 0 : (int)(*state % 5) * 15,
 	};
 
 	if (mode == MODE_STREAM) {
@@ -187,6 +190,21 @@ make_plain(struct making *m, struct step *step, int lane, bool burst)
 	}
 }
 
+/* Some messages are on TAG_ANY, with receives that name no rank or the only one there is. */
+static void
+make_any(const struct making *m, struct step *step)
+{
+	uint64_t own = m->state ^ UINT64_C(0x5851f42d4c957f2d);
+
+	if (step->kind > STEP_RECV || !percent(&own, m->temper.any))
+		return;
+	step->tag = TAG_ANY;
+	step->any = step->kind == STEP_RECV && percent(&own, 60);
+	step->peer = step->kind == STEP_RECV
+	                     ? model_source(m->program, step->rank)
+	                     : model_target(m->program, step->rank);
+}
+
 /* Of the thread with this lane. */
 static void
 make_step(struct making *m, int number, int lane, int kinds, bool burst)
@@ -210,6 +228,8 @@ make_step(struct making *m, int number, int lane, int kinds, bool burst)
 	}
 	if (m->program->issued)
 		make_plain(m, step, lane, burst);
+	else if (!burst)
+		make_any(m, step);
 	if (step->kind == STEP_GROUP_BEGIN) {
 		m->begin[lane] = step;
 		m->left[lane] = 1 + below(&m->state, 5);
@@ -279,6 +299,7 @@ oppose(struct step *step, const struct step *target)
 	} else if (target->kind <= STEP_RECV) {
 		step->kind = target->kind == STEP_SEND ? STEP_RECV : STEP_SEND;
 		step->tensors = target->tensors;
+		step->any = false;
 		step->rank = target->peer;
 		step->peer = target->rank;
 		step->tag = target->tag;
@@ -384,7 +405,7 @@ print_step(const struct step *step, int number, FILE *file)
 	if (step->kind == STEP_FAULT)
 		fprintf(file, " at the device's enqueue %d", step->units);
 	if (step->kind <= STEP_PUT)
-		fprintf(file, " peer %d, %s %d", step->peer,
+		fprintf(file, " %speer %d, %s %d", step->any ? "any, " : "", step->peer,
 		        step->kind <= STEP_RECV ? "tag" : "context", step->tag);
 	if (step->kind == STEP_SIGNAL || step->kind == STEP_PUT)
 		fprintf(file, ", signal %d", step->signal);

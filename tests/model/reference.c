@@ -11,6 +11,9 @@
  * end.  The two transfers of a number meet in the order of the numbers, when the streams
  * of both, or of their groups, have reached them.  The operations of a group end together;
  * detached ones with those of the same peer and direction.
+ *
+ * A receive from any rank is in the FIFOs of all ranks with its tag.  Here only one of them sends on that tag, so it is in
+ * that one's, and gets what the FIFO's order says.
  */
 #include "model.h"
 
@@ -49,6 +52,18 @@ bool
 step_is_operation(const struct step *step)
 {
 	return step->kind <= STEP_RECORD;
+}
+
+int
+model_source(const struct program *program, int rank)
+{
+	return (rank + 1) % program->ranks;
+}
+
+int
+model_target(const struct program *program, int rank)
+{
+	return (rank + program->ranks - 1) % program->ranks;
 }
 
 static bool

@@ -253,6 +253,12 @@ buffer_of(const struct replay *r, int number)
 /* What the receives of lists declare, and are told. */
 static struct baton_tensor lists[STEPS_MAX][TENSORS_MAX];
 
+static int
+peer_of(const struct step *step)
+{
+	return step->any ? BATON_ANY_SOURCE : step->peer;
+}
+
 static enum baton_status
 call_list(const struct replay *r, int number, baton_stream stream,
           const struct baton_op_options *op, baton_request *request_p)
@@ -285,7 +291,7 @@ call_list(const struct replay *r, int number, baton_stream stream,
 		return baton_send_tensors(list, (size_t)step->tensors,
 		                          step->peer, step->tag, comm, stream,
 		                          &options, request_p);
-	return baton_recv_tensors(list, (size_t)step->tensors, step->peer,
+	return baton_recv_tensors(list, (size_t)step->tensors, peer_of(step),
 	                          step->tag, comm, stream, &options, request_p);
 }
 
@@ -332,7 +338,7 @@ call_operation(struct replay *r, int number)
 		return baton_send(buffer, step->bytes, BATON_UINT8, step->peer,
 		                  step->tag, comm, stream, &options, request_p);
 	case STEP_RECV:
-		return baton_recv(buffer, step->bytes, BATON_UINT8, step->peer,
+		return baton_recv(buffer, step->bytes, BATON_UINT8, peer_of(step),
 		                  step->tag, comm, stream, &options, request_p);
 	case STEP_SIGNAL:
 		return baton_signal(step->peer, step->signal, step->tag, 0,
@@ -444,7 +450,9 @@ check_completion(struct replay *r, int number,
 		return differ(r, "step %d has the user data of step %llu",
 		              number, (unsigned long long)seen->user_data);
 	if (step->kind <= STEP_RECV &&
-	    (seen->peer != step->peer || seen->tag != step->tag))
+	    (seen->peer != (step->any && op->partner < 0 ? BATON_ANY_SOURCE
+	                                                 : step->peer) ||
+	     seen->tag != step->tag))
 		return differ(r, "step %d: peer %d, tag %d", number, seen->peer,
 		              seen->tag);
 	if (step->kind <= STEP_PUT &&
