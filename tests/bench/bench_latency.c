@@ -8,6 +8,9 @@
  * p2p_latency_posted is detached and has the receive posted before the send;
  * Open MPI is slower so, below 1 KiB, which is why each has its own baseline.
  *
+ * any_source_latency is p2p_latency at 8 bytes with receives from any rank; its baseline is
+ * p2p_latency.
+ *
  * waiters_latency is p2p_latency at 8 bytes while 64 other threads of rank 0 wait for
  * messages that do not come; its baseline is the same with one such thread.
  *
@@ -135,6 +138,49 @@ measure(struct bench *b, struct bench_raw *m, bool block)
 	row.base = stats[2];
 	row.value = stats[3];
 	row.kind = BENCH_REPORT;
+	bench_report(b, &row);
+}
+
+/* plain_block, where each receive is from any rank. */
+static double
+any_block(struct bench *b, void *arg, int rounds)
+{
+	struct bench any = *b;
+	const struct bench_raw *m = arg;
+	uint64_t start = bench_now();
+
+	any.peer = BATON_ANY_SOURCE;
+	for (int i = 0; i < rounds; i++) {
+		baton_request out, in;
+
+		if (b->rank == 0)
+			send(b, m, NULL, &out);
+		recv(&any, m, NULL, &in);
+		finish(&in);
+		if (b->rank != 0)
+			send(b, m, NULL, &out);
+		finish(&out);
+	}
+	return bench_half_us(start, rounds);
+}
+
+static void
+measure_any(struct bench *b, struct bench_raw *m)
+{
+	const struct bench_side sides[] = {{plain_block, m}, {any_block, m}};
+	struct bench_plan plan = {.blocks = b->quick ? 50 : 200,
+	                          .block_ns = 4000000};
+	struct baton_comm_info info = {.size = sizeof(info)};
+	struct bench_stat stats[2];
+	struct bench_row row = {.bench = "any_source_latency", .bytes = m->bytes,
+	                        .unit = "us", .baseline = "one that names its peer",
+	                        .kind = BENCH_RATIO_MAX};
+
+	bench_must(baton_comm_query(b->comm, &info) == BATON_OK);
+	bench_compare(b, sides, 2, &plan, stats);
+	row.bar = info.message_paths & BATON_MESSAGE_PATH_NEAR ? 1.1 : 1.5;
+	row.base = stats[0];
+	row.value = stats[1];
 	bench_report(b, &row);
 }
 
@@ -287,6 +333,9 @@ main(int argc, char **argv)
 		measure_waiters(&b, &message);
 	if (bench_wants(&b, "barrier"))
 		measure_barriers(&b);
+	message.bytes = 8;
+	if (bench_wants(&b, "any_source_latency"))
+		measure_any(&b, &message);
 	free(message.out);
 	free(message.in);
 	return bench_fini(&b);
