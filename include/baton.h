@@ -360,7 +360,8 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
  *
  * Collective over comm, in one order with its other collective calls; blocks until all ranks have called, and
  * those of the color have made their ends.  What is pending on comm goes on.  comm's timeout_ns limits the
- * wait for the other ranks' calls; when it has passed comm breaks, as in baton_window_register.
+ * wait for the other ranks' calls; when it has passed comm breaks, as in baton_window_register.  Of ranks of
+ * one process it limits the wait for the others' ends too, which breaks nothing.
  *
  * Returns BATON_OK; INVALID (comm; comm_p is NULL or the options are refused on some rank: on all ranks;
  * inside a group; ranks make different collective calls; another thread of this rank is in one); UNSUPPORTED

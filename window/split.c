@@ -9,7 +9,12 @@
  *      exchange: the first rank of each color has made a place to meet, a room where all ranks are of one
  *      process, else a unique id.
  *   4. The ranks of a color join their bootstrap and create their communicator (creation.h), beside the
- *      other colors.  The parent has no more part in it.
+ *      other colors.  The parent has no more part in it, but other collective calls of this rank are
+ *      refused until the end.
+ *
+ * A rank whose exchange fails as the parent breaks cannot know whether the others have got through it,
+ * and go on without it.  So they wait for it with a limit in step 4, where the bootstrap has one, and a
+ * place that it has made takes it as gone.
  *
  * What the transport writes in an exchange stays until the parent goes (base/collective.h).
  *
@@ -32,6 +37,9 @@
 /* As `what` of an exchange: windows' have smaller numbers. */
 #define WHAT_SPLIT (UINT64_C(1) << 62)
 #define WHAT_DUP (WHAT_SPLIT | 1)
+
+/* How long a room waits for a rank, where the parent has no time limit. */
+#define PATIENCE_NS (UINT64_C(300) * 1000000000)
 
 /* What a rank says of itself. */
 struct batoni_split_intent {
@@ -198,8 +206,27 @@ make_place(const struct split *s, struct batoni_split_place *place)
 			: baton_unique_id_create(&place->id);
 
 	if (status == BATON_ERR_NOMEM)
-		return batoni_refuse(status, "%s: out of memory", s->c.call);
+		return batoni_refuse(status, "out of memory");
 	return status;
+}
+
+/* The exchange has failed.  If all ranks know that, nobody comes; else this rank does not, and
+ * those that may have come are told so. */
+static void
+discard_place(const struct split *s, const struct batoni_split_place *place)
+{
+	struct batoni_bootstrap seat;
+
+	if (!meets_in_a_room(s)) {
+		batoni_comm_forget_id(&place->id);
+		return;
+	}
+	for (int rank = 0; rank < s->size; rank++) {
+		if (rank != s->rank && !s->c.told)
+			continue;
+		batoni_threads_layer()->join(place->room, rank, &seat);
+		seat.ops->close(&seat);
+	}
 }
 
 /* The first rank of the color makes the place, and all ranks of the parent tell. */
@@ -209,21 +236,27 @@ tell_place(struct split *s, bool meets)
 	struct batoni_split_place mine = {.status = BATON_OK};
 	struct batoni_rma *rma = s->c.rma;
 	enum baton_status status;
+	char why[200] = "it could not make a place to meet";
 	int first = meets ? s->ranks[0] : -1;
 
-	if (first == rma->rank)
+	if (first == rma->rank) {
 		mine.status = make_place(s, &mine);
+		if (mine.status != BATON_OK)
+			snprintf(why, sizeof(why), "%.*s", (int)sizeof(why) - 1,
+			         baton_last_error());
+	}
 	if (!rma->places)
 		rma->places = batoni_alloc((size_t)rma->size, sizeof(mine));
 	status = batoni_collect(&s->c, &mine, sizeof(mine), rma->places);
-	if (status == BATON_OK && first >= 0 &&
-	    rma->places[first].status != BATON_OK)
-		status = refuse_told(s, first, rma->places[first].status,
-		                     first == rma->rank ? baton_last_error()
-		                                        : "it could not make a "
-		                                          "place to meet",
-		                     200);
-	return status;
+	if (status != BATON_OK) {
+		if (first == rma->rank && mine.status == BATON_OK)
+			discard_place(s, &mine);
+		return status;
+	}
+	if (first < 0 || rma->places[first].status == BATON_OK)
+		return BATON_OK;
+	return refuse_told(s, first, rma->places[first].status, why,
+	                   sizeof(why) - 1);
 }
 
 /* ---- the new communicator ---- */
@@ -239,6 +272,9 @@ join(struct split *s, struct batoni_bootstrap *bootstrap)
 		                                     bootstrap);
 	batoni_threads_layer()->join(s->c.rma->places[s->ranks[0]].room, s->rank,
 	                             bootstrap);
+	bootstrap->patience_ns = s->parent->timeout_ns
+	                                 ? (uint64_t)s->parent->timeout_ns
+	                                 : PATIENCE_NS;
 	return BATON_OK;
 }
 
@@ -311,9 +347,9 @@ split(const char *call, uint64_t what, struct baton_comm *comm, int color,
 	s.c.unlike = "not all ranks make this call";
 	make_plan(&s, options, comm_p);
 	status = agree(&s, color, key);
-	batoni_collective_end(&s.c);
 	if (status == BATON_OK && color >= 0)
 		status = create(&s, &made);
+	batoni_collective_end(&s.c);
 	if (status == BATON_OK)
 		*comm_p = made;
 	batoni_free(s.ranks);

@@ -478,18 +478,16 @@ meeting_find_locked(const struct token *token)
 	return meeting;
 }
 
-/* The options of a rank of this process were refused, for what baton_last_error says: the others
- * wait in vain. */
+/* The others wait in vain, for a rank of this process: `why`. */
 static void
-tell_refused(const struct token *token, enum baton_status refused)
+call_off(const struct token *token, enum baton_status refused, const char *why)
 {
 	struct meeting *meeting;
 
 	pthread_mutex_lock(&meetings_lock);
 	meeting = meeting_find_locked(token);
 	if (meeting) {
-		meeting_fail_locked(meeting, refused,
-		                    "the options of another rank were refused");
+		meeting_fail_locked(meeting, refused, why);
 		meeting_close_locked(meeting, OVER);
 	} else if (!is_spent_locked(token)) {
 		spend_locked(token);
@@ -586,7 +584,8 @@ create_by_token(int size, int rank, const struct token *token,
 		status = batoni_local_transport("baton_comm_create_id", size,
 		                                &plan);
 	if (status != BATON_OK) {
-		tell_refused(token, status);
+		call_off(token, status,
+		         "the options of another rank were refused");
 		return status;
 	}
 	pthread_mutex_lock(&meetings_lock);
@@ -607,6 +606,15 @@ batoni_comm_create_by_id(int size, int rank, const struct baton_unique_id *id,
 		return batoni_refuse(BATON_ERR_PEER,
 		                     "rank 0 has sent bytes that are no id");
 	return create_by_token(size, rank, &token, *plan, BATON_OK, comm_p);
+}
+
+void
+batoni_comm_forget_id(const struct baton_unique_id *id)
+{
+	struct token token;
+
+	memcpy(&token, id->bytes, sizeof(token));
+	call_off(&token, BATON_ERR_PEER, "the rank that made the id has given up");
 }
 
 enum baton_status
