@@ -452,6 +452,8 @@ an_abort_ends_those_that_wait(struct conform *c)
 	CHECK_OK(c, baton_comm_abort(c->comm));
 	for (int k = 0; k < 3; k++)
 		FINISH(c, BATON_ERR_ABORTED, &requests[k]);
+	/* A rank that destroys it would be gone to one that has not aborted yet. */
+	conform_sync(c);
 	RESTORE(c, own);
 	conform_sound(c);
 }
