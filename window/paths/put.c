@@ -176,7 +176,7 @@ owner_of(const struct batoni_rma *rma, const struct batoni_transfer *transfer,
 
 /* Note what carries the data: a native transport, a device; and whether either side is
  * pageable. */
-static void
+BATONI_ALWAYS_INLINE void
 look_at_places(const struct batoni_rma *rma,
                const struct batoni_transfer *transfer, struct batoni_pending *put)
 {
@@ -254,9 +254,9 @@ copy_by_device(struct batoni_rma *rma, struct batoni_transfer *transfer,
 
 /* Copy at most *budget_p more bytes.  OK: all bytes are copied; AGAIN: some are left; PEER,
  * SYSTEM. */
-static enum baton_status
-copy(struct batoni_rma *rma, struct batoni_transfer *transfer,
-     struct batoni_pending *put, size_t *budget_p)
+static __attribute__((noinline)) enum baton_status
+copy_otherwise(struct batoni_rma *rma, struct batoni_transfer *transfer,
+               struct batoni_pending *put, size_t *budget_p)
 {
 	const struct batoni_window_peer *to = part_of_peer(transfer, put);
 	char *local = (char *)transfer->buffer + put->put.copied;
@@ -288,6 +288,23 @@ copy(struct batoni_rma *rma, struct batoni_transfer *transfer,
 	return put->put.copied == transfer->bytes ? BATON_OK : BATON_ERR_AGAIN;
 }
 
+/* A short one between memory of the host is copied at once. */
+BATONI_ALWAYS_INLINE enum baton_status
+copy(struct batoni_rma *rma, struct batoni_transfer *transfer,
+     struct batoni_pending *put, size_t *budget_p)
+{
+	const struct batoni_window_peer *to = part_of_peer(transfer, put);
+
+	if (put->put.task != BATONI_TASK_PUT || put->put.device ||
+	    put->put.copied > 0 || to->path != BATON_WINDOW_PATH_DIRECT ||
+	    transfer->bytes > *budget_p)
+		return copy_otherwise(rma, transfer, put, budget_p);
+	memcpy(to->base + put->put.offset, transfer->buffer, transfer->bytes);
+	*budget_p -= transfer->bytes;
+	put->put.copied = transfer->bytes;
+	return BATON_OK;
+}
+
 /* ---- one put ---- */
 
 /* Does its data go with its message? */
@@ -307,7 +324,7 @@ goes_with_message(const struct batoni_transfer *transfer,
 /* Move on the first put of its channel, copying at most *budget_p bytes.  OK: its data is
  * there, and it has signaled, if it does; PENDING: it was handed over to messages; AGAIN: it is to be moved on later; else
  * the error that it failed with. */
-static enum baton_status
+BATONI_ALWAYS_INLINE enum baton_status
 move(struct batoni_rma *rma, struct batoni_channel *channel,
      struct batoni_transfer *transfer, struct batoni_pending *put,
      size_t *budget_p)
