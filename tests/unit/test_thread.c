@@ -7,6 +7,7 @@
 #include "baton.h"
 #include "clock.h"
 #include "run_tests.h"
+#include "shm.h"
 #include "thread.h"
 
 /* The child's answer, as its exit status: 0 is yes. */
@@ -126,6 +127,30 @@ START_TEST(thread_is_cancelled_behind_the_outermost_region)
 }
 END_TEST
 
+/* The driver looks, with its lock. */
+static void *
+cancelled_looker(void *looked_p)
+{
+	pthread_cancel(pthread_self());
+	*(bool *)looked_p = !batoni_pidfd_gone(-1);
+	pthread_testcancel();
+	return NULL;
+}
+
+START_TEST(thread_is_not_cancelled_where_it_looks_whether_a_process_lives)
+{
+	pthread_t thread;
+	bool looked = false;
+	void *result;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, cancelled_looker, &looked),
+	                 0);
+	pthread_join(thread, &result);
+	ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+	ck_assert(looked);
+}
+END_TEST
+
 /* ---- jobs ---- */
 
 static struct held {
@@ -214,6 +239,7 @@ main(void)
 		child_of_a_process_that_used_baton_may_not,
 		launched_function_may_not_call,
 		thread_is_cancelled_behind_the_outermost_region,
+		thread_is_not_cancelled_where_it_looks_whether_a_process_lives,
 		job_that_ends_in_time_is_the_callers,
 		job_that_is_given_up_is_left_by_its_own_thread,
 		job_that_is_taken_up_again_is_the_callers,
