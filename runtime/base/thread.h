@@ -103,6 +103,17 @@ batoni_cancel_state_restore(const int *before_p)
 	pthread_setcancelstate(*before_p, NULL);
 }
 
+/* Tell the core that this is a spin loop. */
+static inline void
+batoni_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 /* This thread blocks all signals but those of faults from now on; *before_p is the mask
  * that it had. */
 void batoni_signals_block(sigset_t *before_p);

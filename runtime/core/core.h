@@ -205,17 +205,6 @@ void batoni_take(void);
 /* The same with a time limit.  False: the lock was not taken. */
 bool batoni_take_within(uint64_t wait_ns);
 
-/* Tell the core that this is a spin loop. */
-static inline void
-batoni_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
 /* The identity of the calling thread: the address of its batoni_thread. */
 static inline const struct batoni_thread *
 batoni_this_thread(void)

@@ -17,7 +17,7 @@
 /* baton_finish, before it begins to wait for long: some microseconds each. */
 #define BRIEF_PASSES 100u
 #define BRIEF_AWAITS 16u /* each is AWAIT_LOOKS looks, then a pass */
-#define AWAIT_LOOKS 128u
+#define AWAIT_LOOKS 24u
 /* After so many messages without a pass there is one, for everybody else. */
 #define AWAITED_A_PASS 16u
 

@@ -355,7 +355,7 @@ START_TEST(without_credit_short_messages_are_announced_and_the_receiver_keeps_no
 		near_pass(&world, 1);
 		n++;
 	}
-	ck_assert_uint_eq(n, CELLS);
+	ck_assert_uint_eq(n, BATONI_RING_CREDIT);
 	near_run(&world);
 	bytes = batoni_mem_bytes();
 	for (uint32_t i = 0; i < 100; i++) {
@@ -915,7 +915,7 @@ grant_of_another_length(void)
 static void
 chunk_too_long(void)
 {
-	static unsigned char bytes[8200];
+	static unsigned char bytes[5008];
 	const struct near_node *node = near_node_of(&world, 1, 9);
 	struct batoni_ring_head head = {.kind = BATONI_RING_CHUNK,
 	                                .length = sizeof(bytes)};

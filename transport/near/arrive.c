@@ -89,7 +89,7 @@ type_of(const struct batoni_ring_head *head)
 }
 
 /* A message with its bytes: in the ring, or in an arrival.  How the receive ends. */
-static enum baton_status
+static inline enum baton_status
 meet_plain(struct batoni_pairs *near, struct batoni_transfer *transfer, int from,
            const struct batoni_ring_head *head, const unsigned char *bytes_or_null)
 {
@@ -109,7 +109,7 @@ meet_plain(struct batoni_pairs *near, struct batoni_transfer *transfer, int from
 	return status;
 }
 
-static enum baton_status
+static inline enum baton_status
 meet_whole(struct batoni_pairs *near, struct batoni_transfer *transfer, int from,
            const struct batoni_ring_head *head, const unsigned char *bytes_or_null)
 {
@@ -143,7 +143,7 @@ end_posted(struct batoni_pairs *near, struct near_node *node,
 }
 
 /* The message at the head of the ring becomes an arrival.  False: there is no memory. */
-static bool
+static __attribute__((noinline)) bool
 keep_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head *head,
            uint64_t key, struct near_end *front)
 {
@@ -178,7 +178,7 @@ claimed(struct batoni_pairs *near, int from, const struct batoni_ring_head *head
 	return node;
 }
 
-static bool
+static inline bool
 arrive_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head *head)
 {
 	uint64_t key = batoni_near_key(near, from, head->tag);
@@ -329,14 +329,13 @@ arrive_grant(struct batoni_pairs *near, int from)
 	                           most);
 }
 
-bool
-batoni_near_arrive(struct batoni_pairs *near, int peer,
-                   const struct batoni_ring_head *head)
+static __attribute__((noinline)) bool
+arrive_other(struct batoni_pairs *near, int peer,
+             const struct batoni_ring_head *head)
 {
 	bool sound = true;
 
 	switch ((enum batoni_ring_kind)head->kind) {
-	case BATONI_RING_SHORT:
 	case BATONI_RING_LIST:
 		return arrive_whole(near, peer, head);
 	case BATONI_RING_ANNOUNCE:
@@ -354,6 +353,7 @@ batoni_near_arrive(struct batoni_pairs *near, int peer,
 	case BATONI_RING_GONE:
 		arrive_gone(near, peer);
 		break;
+	case BATONI_RING_SHORT:
 	case BATONI_RING_NONE:
 	case BATONI_RING_KINDS:
 		sound = false;
@@ -361,6 +361,63 @@ batoni_near_arrive(struct batoni_pairs *near, int peer,
 	if (!sound)
 		batoni_near_break(near, peer, "the end of a message");
 	return true;
+}
+
+/* The message at the head of the ring from this peer.  False: there is no memory for it, and it stays
+ * there. */
+static inline bool
+arrive(struct batoni_pairs *near, int peer, const struct batoni_ring_head *head)
+{
+	return __builtin_expect(head->kind == BATONI_RING_SHORT, 1)
+	               ? arrive_whole(near, peer, head)
+	               : arrive_other(near, peer, head);
+}
+
+void
+batoni_near_call_later(struct batoni_pairs *near, int peer)
+{
+	atomic_fetch_or(batoni_ring_bits(near->area, peer),
+	                UINT64_C(1) << peer % 64);
+}
+
+size_t
+batoni_near_drain(struct batoni_pairs *near, int peer, size_t most)
+{
+	struct near_peer *from = &near->peers[peer];
+	struct batoni_ring_head head;
+	enum batoni_ring_look look = BATONI_RING_EMPTY;
+	size_t n;
+
+	for (n = 0; n < most && !near->broken; n++) {
+		look = batoni_ring_peek(&from->in, &head);
+		if (look != BATONI_RING_HERE)
+			break;
+		/* Without memory for it the engine may not sleep: nobody would tell when there is. */
+		if (!arrive(near, peer, &head)) {
+			batoni_near_call_later(near, peer);
+			return n + 1;
+		}
+		if (batoni_ring_take(&from->in, head.cells))
+			batoni_ring_call(&from->out);
+	}
+	if (look == BATONI_RING_BROKEN)
+		batoni_near_break(near, peer, "a header");
+	else if (look == BATONI_RING_HERE && !near->broken &&
+	         !batoni_ring_is_empty(&from->in))
+		batoni_near_call_later(near, peer);
+	return n;
+}
+
+/* A ring has at most as many messages as cells. */
+size_t
+batoni_near_take_all(struct batoni_pairs *near)
+{
+	size_t events = 0;
+
+	for (int rank = 0; rank < near->base.size && !near->broken; rank++)
+		if (near->peers[rank].connected)
+			events += batoni_near_drain(near, rank, BATONI_RING_CELLS);
+	return events;
 }
 
 /* ---- receives ---- */

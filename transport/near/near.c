@@ -16,6 +16,7 @@
 #include <stdio.h>
 
 #include "log.h"
+#include "thread.h"
 
 /* The transport below has nothing of a message, but may have to tell that it is broken; and peers of
  * what is lent may be gone. */
@@ -39,15 +40,11 @@ batoni_near_break(struct batoni_pairs *near, int peer, const char *what)
 }
 
 enum baton_status
-batoni_near_connect(struct batoni_pairs *near, int peer)
+batoni_near_make_pages(struct batoni_pairs *near, int peer)
 {
 	struct near_peer *to = &near->peers[peer];
 	const struct batoni_ring_layout *layout = &near->layout;
 
-	if (__builtin_expect(atomic_load_explicit(&to->connected,
-	                                          memory_order_relaxed),
-	                     1))
-		return BATON_OK;
 	/* Elsewhere all of it is there from creation on. */
 	if (!near->base.sparse_segments) {
 		atomic_store(&to->connected, true);
@@ -68,19 +65,6 @@ batoni_near_connect(struct batoni_pairs *near, int peer)
 /* ---- load ---- */
 
 void
-batoni_near_set_moving(struct batoni_pairs *near, struct near_node *node,
-                       bool moving)
-{
-	struct batoni_load *load = &near->base.messages.load;
-
-	if (node->moving == moving)
-		return;
-	node->moving = moving;
-	load->moving += moving ? 1 : -1u;
-	load->parked -= moving ? 1 : -1u;
-}
-
-void
 batoni_near_begin(struct batoni_pairs *near, struct near_node *node,
                   struct batoni_transfer *transfer, enum near_state state)
 {
@@ -92,40 +76,12 @@ batoni_near_begin(struct batoni_pairs *near, struct near_node *node,
 	near->base.messages.load.parked++;
 }
 
-void
-batoni_near_finish(struct batoni_pairs *near, struct near_node *node)
-{
-	batoni_list_remove(&node->link);
-	batoni_near_set_moving(near, node, false);
-	near->base.messages.load.in_flight--;
-	near->base.messages.load.parked--;
-	near->asked -= node->asked;
-	node->asked = false;
-	node->state = NEAR_IDLE;
-	node->transfer = NULL;
-}
-
-void
-batoni_near_end(struct batoni_pairs *near, struct near_node *node,
-                enum baton_status status)
-{
-	struct batoni_transfer *transfer = node->transfer;
-
-	batoni_near_finish(near, node);
-	if (node == near->issuing)
-		near->issued = status;
-	else
-		near->base.messages.host->done(near->base.messages.host, transfer, status);
-}
-
 bool
-batoni_near_room(struct batoni_pairs *near, int peer, uint32_t cells)
+batoni_near_starve(struct batoni_pairs *near, int peer, uint32_t cells)
 {
 	struct batoni_ring_out *out = &near->peers[peer].out;
 	bool broken;
 
-	if (batoni_ring_has_room(out, cells))
-		return true;
 	if (batoni_ring_starve(out, cells, &broken))
 		return true;
 	if (broken)
@@ -134,54 +90,6 @@ batoni_near_room(struct batoni_pairs *near, int peer, uint32_t cells)
 }
 
 /* ---- looking ---- */
-
-/* This rank looks at the ring again in its next pass. */
-static void
-call_later(struct batoni_pairs *near, int peer)
-{
-	atomic_fetch_or(batoni_ring_bits(near->area, peer),
-	                UINT64_C(1) << peer % 64);
-}
-
-size_t
-batoni_near_drain(struct batoni_pairs *near, int peer, size_t most)
-{
-	struct near_peer *from = &near->peers[peer];
-	struct batoni_ring_head head;
-	enum batoni_ring_look look = BATONI_RING_EMPTY;
-	size_t n;
-
-	for (n = 0; n < most && !near->broken; n++) {
-		look = batoni_ring_peek(&from->in, &head);
-		if (look != BATONI_RING_HERE)
-			break;
-		/* Without memory for it the engine may not sleep: nobody would tell when there is. */
-		if (!batoni_near_arrive(near, peer, &head)) {
-			call_later(near, peer);
-			return n + 1;
-		}
-		if (batoni_ring_take(&from->in, head.cells))
-			batoni_ring_call(&from->out);
-	}
-	if (look == BATONI_RING_BROKEN)
-		batoni_near_break(near, peer, "a header");
-	else if (look == BATONI_RING_HERE && !near->broken &&
-	         !batoni_ring_is_empty(&from->in))
-		call_later(near, peer);
-	return n;
-}
-
-/* A ring has at most as many messages as cells. */
-size_t
-batoni_near_take_all(struct batoni_pairs *near)
-{
-	size_t events = 0;
-
-	for (int rank = 0; rank < near->base.size && !near->broken; rank++)
-		if (near->peers[rank].connected)
-			events += batoni_near_drain(near, rank, BATONI_RING_CELLS);
-	return events;
-}
 
 static void
 set_look(struct batoni_pairs *near, int peer, uint32_t look)
@@ -232,7 +140,7 @@ answer(struct batoni_pairs *near, int peer, bool may_warm)
 		events += batoni_near_scan(near, peer);
 	/* The pages of the ring: as in a call that names the rank. */
 	if (batoni_near_connect(near, peer) != BATON_OK) {
-		call_later(near, peer);
+		batoni_near_call_later(near, peer);
 		return events;
 	}
 	if (may_warm)
@@ -485,9 +393,10 @@ near_test(struct batoni_path *path)
 static size_t
 await_any(struct batoni_pairs *near, unsigned looks)
 {
-	if (near->broken || !batoni_list_empty(&near->copies))
+	if (near->broken || near->below_broke ||
+	    !batoni_list_empty(&near->copies))
 		return 0;
-	do {
+	for (; near->warm_n > 0; batoni_relax()) {
 		for (unsigned i = 0; i < near->warm_n; i++) {
 			int peer = near->warm[i];
 
@@ -496,12 +405,15 @@ await_any(struct batoni_pairs *near, unsigned looks)
 			near->budget = NEAR_PASS_MAX;
 			return batoni_near_drain(near, peer, NEAR_TAKE_MAX);
 		}
-	} while (near->warm_n > 0 && looks-- > 0);
+		if (looks-- == 0)
+			break;
+	}
 	return 0;
 }
 
-/* The waiter polls the head of one ring.  While something is to be copied, a pass does more than
- * that. */
+/* The waiter polls the head of one ring, with a pause between two looks: so the core begins no looks ahead,
+ * which it had to undo when the line changes, and the sender has the line for longer.  While something is to
+ * be copied, a pass does more than that. */
 static size_t
 near_await(struct batoni_path *path, struct batoni_transfer *transfer,
            unsigned looks)
@@ -518,9 +430,11 @@ near_await(struct batoni_path *path, struct batoni_transfer *transfer,
 	                             !batoni_list_empty(&near->copies),
 	                     0))
 		return 0;
-	while (batoni_ring_is_empty(&near->peers[peer].in))
+	while (batoni_ring_is_empty(&near->peers[peer].in)) {
 		if (looks-- == 0)
 			return 0;
+		batoni_relax();
+	}
 	near->budget = NEAR_PASS_MAX;
 	return batoni_near_drain(near, peer, NEAR_TAKE_MAX);
 }

@@ -3,9 +3,9 @@
  * Near: messages between ranks of one host, through memory that they share.
  *
  *   ring.[ch]   rings: cells, room, wake-ups
- *   near.c      the path: issue, test, take_back, scrap; looking at rings
+ *   near.c      the path: issue, test, take_back, scrap; which rings are looked at
  *   send.c      short and announced sends; those that wait for room
- *   arrive.c    what comes: meeting receives, arrivals
+ *   arrive.c    what comes out of a ring: meeting receives, arrivals
  *   fetch.c     announced messages: the receiver's copy, and chunks
  *   blocks.c    memory of baton_mem_alloc, which the receiver has mapped
  *   lists.c     what lists of tensors have of their own in each of these
@@ -64,7 +64,8 @@
 #include "transport.h"
 
 #define NEAR_SHORT_MAX BATONI_RING_WHOLE_MAX
-#define NEAR_CHUNK_MAX ((size_t)8192)
+/* The ring has room for three. */
+#define NEAR_CHUNK_MAX ((size_t)4096)
 /* Of copying: within a call, and in a pass. */
 #define NEAR_INLINE_MAX ((size_t)16 << 10)
 #define NEAR_PASS_MAX ((size_t)1 << 20)
@@ -264,26 +265,76 @@ extern const struct batoni_path_ops batoni_near_beside_ops;
 
 /* What a peer has written cannot be: the communicator breaks. */
 void batoni_near_break(struct batoni_pairs *near, int peer, const char *what);
-/* Make the pages of the rings between this rank and that one.  Any thread; OK, NOMEM. */
-enum baton_status batoni_near_connect(struct batoni_pairs *near, int peer);
+/* The slow part of batoni_near_connect. */
+enum baton_status batoni_near_make_pages(struct batoni_pairs *near, int peer);
 /* The operation begins: it waits for a peer, or (moving) it copies. */
 void batoni_near_begin(struct batoni_pairs *near, struct near_node *node,
                        struct batoni_transfer *transfer, enum near_state state);
-void batoni_near_set_moving(struct batoni_pairs *near, struct near_node *node,
-                            bool moving);
-/* It has ended, in a slot that returns its status; or the engine is told, or the issue that is under
- * way. */
-void batoni_near_finish(struct batoni_pairs *near, struct near_node *node);
-void batoni_near_end(struct batoni_pairs *near, struct near_node *node,
-                     enum baton_status status);
-/* Take up to `most` messages out of a ring.  Returns how many. */
-size_t batoni_near_drain(struct batoni_pairs *near, int peer, size_t most);
-/* All that is published. */
-size_t batoni_near_take_all(struct batoni_pairs *near);
 /* Its process has ended, or its communicator is closed after an abort: it copies nothing any more. */
 bool batoni_near_is_gone(const struct batoni_pairs *near, int peer);
+/* The slow part of batoni_near_room. */
+bool batoni_near_starve(struct batoni_pairs *near, int peer, uint32_t cells);
+
+/* Make the pages of the rings between this rank and that one.  Any thread; OK, NOMEM. */
+static inline enum baton_status
+batoni_near_connect(struct batoni_pairs *near, int peer)
+{
+	if (__builtin_expect(atomic_load_explicit(&near->peers[peer].connected,
+	                                          memory_order_relaxed),
+	                     1))
+		return BATON_OK;
+	return batoni_near_make_pages(near, peer);
+}
+
 /* There is room for so many cells in the ring to the peer; or not yet, and the peer will call. */
-bool batoni_near_room(struct batoni_pairs *near, int peer, uint32_t cells);
+static inline bool
+batoni_near_room(struct batoni_pairs *near, int peer, uint32_t cells)
+{
+	return __builtin_expect(batoni_ring_has_room(&near->peers[peer].out, cells),
+	                        1) ||
+	       batoni_near_starve(near, peer, cells);
+}
+
+static inline void
+batoni_near_set_moving(struct batoni_pairs *near, struct near_node *node,
+                       bool moving)
+{
+	struct batoni_load *load = &near->base.messages.load;
+
+	if (node->moving == moving)
+		return;
+	node->moving = moving;
+	load->moving += moving ? 1 : -1u;
+	load->parked -= moving ? 1 : -1u;
+}
+
+/* It has ended, in a slot that returns its status. */
+static inline void
+batoni_near_finish(struct batoni_pairs *near, struct near_node *node)
+{
+	batoni_list_remove(&node->link);
+	batoni_near_set_moving(near, node, false);
+	near->base.messages.load.in_flight--;
+	near->base.messages.load.parked--;
+	near->asked -= node->asked;
+	node->asked = false;
+	node->state = NEAR_IDLE;
+	node->transfer = NULL;
+}
+
+/* It has ended: the engine is told, or the issue that is under way. */
+static inline void
+batoni_near_end(struct batoni_pairs *near, struct near_node *node,
+                enum baton_status status)
+{
+	struct batoni_transfer *transfer = node->transfer;
+
+	batoni_near_finish(near, node);
+	if (node == near->issuing)
+		near->issued = status;
+	else
+		near->base.messages.host->done(near->base.messages.host, transfer, status);
+}
 
 /* ---- open.c ---- */
 
@@ -308,10 +359,12 @@ size_t batoni_near_scan(struct batoni_pairs *near, int peer);
 
 /* ---- arrive.c ---- */
 
-/* The message at the head of the ring from this peer.  False: there is no memory for it, and it stays
- * there. */
-bool batoni_near_arrive(struct batoni_pairs *near, int peer,
-                        const struct batoni_ring_head *head);
+/* Take up to `most` messages out of a ring.  Returns how many. */
+size_t batoni_near_drain(struct batoni_pairs *near, int peer, size_t most);
+/* All that is published. */
+size_t batoni_near_take_all(struct batoni_pairs *near);
+/* This rank looks at the ring again in its next pass. */
+void batoni_near_call_later(struct batoni_pairs *near, int peer);
 enum baton_status batoni_near_receive(struct batoni_pairs *near,
                                       struct batoni_transfer *transfer);
 void batoni_near_free_arrivals(struct batoni_pairs *near);

@@ -2,7 +2,14 @@
 /* Rings: what is not on the fast path of a message (ring.h). */
 #include "ring.h"
 
+#include <assert.h>
+
 #define PAGE ((size_t)4096)
+
+static_assert(BATONI_RING_TELL + 1 + (BATONI_RING_PAYLOAD_MAX + BATONI_RING_CELL) /
+                                             BATONI_RING_CELL <
+                      BATONI_RING_CELLS,
+              "a sender sees room when all has been taken");
 
 static size_t
 round_up(size_t bytes, size_t to)
@@ -52,6 +59,10 @@ batoni_ring_refresh(struct batoni_ring_out *out)
 bool
 batoni_ring_starve(struct batoni_ring_out *out, uint32_t cells, bool *broken)
 {
+	*broken = !batoni_ring_refresh(out);
+	if (*broken || batoni_ring_has_room(out, cells))
+		return !*broken;
+	/* Load it once more behind that store. */
 	atomic_store(&out->control->hungry, 1);
 	*broken = !batoni_ring_refresh(out);
 	return !*broken && batoni_ring_has_room(out, cells);
@@ -71,11 +82,9 @@ batoni_ring_is_sound(const struct batoni_ring_head *head)
 {
 	switch (head->kind) {
 	case BATONI_RING_SHORT:
-		return head->length <= BATONI_RING_WHOLE_MAX &&
-		       head->cells == batoni_ring_cells(head->length);
+		return batoni_ring_is_whole(head);
 	case BATONI_RING_LIST:
-		return head->length >= 8 && head->length <= BATONI_RING_WHOLE_MAX &&
-		       head->cells == batoni_ring_cells(head->length);
+		return head->length >= 8 && batoni_ring_is_whole(head);
 	case BATONI_RING_ANNOUNCE:
 		return head->cells == 1 || head->cells == BATONI_RING_BLOCK_CELLS;
 	case BATONI_RING_LIST_ANNOUNCE:

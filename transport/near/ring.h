@@ -59,7 +59,7 @@
  * that waits sees room when the reader has taken all that is there.
  *
  * Credit.  A message may go with its bytes only while those that have met no receive have at most
- * a ring's cells together, so that the reader can always take everything out: it keeps no more than
+ * CREDIT cells together, so that the reader can always take everything out: it keeps no more than
  * that of one sender.
  *
  * What the other side has written is checked before it is used (batoni_ring_peek, batoni_ring_has_room).
@@ -75,9 +75,13 @@
 
 #include "shm.h"
 
-#define BATONI_RING_FORMAT 2u
+#define BATONI_RING_FORMAT 3u
 #define BATONI_RING_CELL 32u
-#define BATONI_RING_CELLS 2048u
+/* A ring of 16 KiB stays in the nearest cache of both cores, beside what they copy from and to: windows of
+ * 1 and 2 KiB take a quarter less time than by one of 64 KiB (docs/performance.md). */
+#define BATONI_RING_CELLS 512u
+/* Cells of messages with their bytes in them that may wait without a receive. */
+#define BATONI_RING_CREDIT 2048u
 /* Cells of a cache line. */
 #define BATONI_RING_LINE 2u
 /* A message of up to so many is written in the order that suits a reader that polls. */
@@ -208,7 +212,7 @@ batoni_ring_has_room(const struct batoni_ring_out *out, uint32_t cells)
 static inline bool
 batoni_ring_has_credit(const struct batoni_ring_out *out, uint32_t cells)
 {
-	return out->copied + cells - out->matched <= BATONI_RING_CELLS;
+	return out->copied + cells - out->matched <= BATONI_RING_CREDIT;
 }
 
 /* There is no room: have the reader call when there is more.  True: there is, for so many cells.
@@ -353,10 +357,11 @@ batoni_ring_publish(struct batoni_ring_out *out, const struct batoni_ring_head *
 	batoni_ring_store_head(out, head);
 }
 
-/* The same, and copy all of its payload in.  Of a message of a few lines that of the header comes last,
- * and its stores follow each other: the reader polls it, so it gets it as soon as it is written to, and
- * a later store would have to fetch it back.  Longer ones come in streams, where this costs more than
- * it saves (docs/performance.md). */
+/* The same, and copy all of its payload in.  The stores of one or two cells ask for their lines
+ * themselves: the reader would take back what is asked for earlier.  Of a message of a few lines that of the
+ * header comes last, and its stores follow each other: the reader polls it, so it gets it as soon as it is
+ * written to, and a later store would have to fetch it back.  Longer ones come in streams, where this costs
+ * more than it saves (docs/performance.md). */
 static inline void
 batoni_ring_send(struct batoni_ring_out *out, const struct batoni_ring_head *head,
                  const void *payload, size_t bytes)
@@ -369,7 +374,8 @@ batoni_ring_send(struct batoni_ring_out *out, const struct batoni_ring_head *hea
 		batoni_ring_publish(out, head);
 		return;
 	}
-	batoni_ring_prepare(out, head->cells);
+	if (head->cells > BATONI_RING_LINE)
+		batoni_ring_prepare(out, head->cells);
 	batoni_ring_clear_behind(out, head->cells);
 	if (bytes > first) {
 		batoni_ring_copy_in(out, first, (const char *)payload + first,
@@ -399,6 +405,13 @@ enum batoni_ring_look {
 	BATONI_RING_BROKEN /* what is there cannot be */
 };
 
+static inline bool
+batoni_ring_is_whole(const struct batoni_ring_head *head)
+{
+	return head->length <= BATONI_RING_WHOLE_MAX &&
+	       head->cells == batoni_ring_cells(head->length);
+}
+
 /* Is this header one that a sender writes? */
 bool batoni_ring_is_sound(const struct batoni_ring_head *head);
 
@@ -424,6 +437,10 @@ batoni_ring_peek(const struct batoni_ring_in *in, struct batoni_ring_head *head)
 	head->tag = (uint32_t)(word >> 32);
 	memcpy(&head->length, batoni_ring_cell(in->cells, in->next) + 8,
 	       sizeof(head->length));
+	if (__builtin_expect(head->kind == BATONI_RING_SHORT &&
+	                             batoni_ring_is_whole(head),
+	                     1))
+		return BATONI_RING_HERE;
 	return batoni_ring_is_sound(head) ? BATONI_RING_HERE : BATONI_RING_BROKEN;
 }
 
