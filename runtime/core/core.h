@@ -143,6 +143,14 @@ struct baton_comm {
 	struct batoni_handle handle; /* last, so that it shifts no cache line above */
 };
 
+/* The record that the driver is about to finish (baton_finish).  If it ends in OK and nobody else has changed
+ * its word, its handle goes with its end: by one change of the word in place of two. */
+struct batoni_finishing {
+	struct batoni_op *op; /* NULL: there is none, or it has ended so */
+	uint64_t word;        /* as the driver has seen it */
+	struct baton_completion *completion_p; /* NULL: nobody wants it */
+};
+
 struct batoni_engine {
 	/* The driver lock.  NULL: free.  Otherwise batoni_this_thread() of its holder, or
 	 * the address of handed_over (engine.c) between a handover and its claim. */
@@ -168,6 +176,7 @@ struct batoni_engine {
 	struct baton_comm *deferred; /* communicators whose messages put something off */
 	_Atomic uint32_t thread_working; /* busy communicators with driving.by_engine */
 	uint32_t awaited; /* messages that await has taken, since a pass in between */
+	struct batoni_finishing finishing;
 	uint32_t passes; /* since the clock was last read for the liveness check */
 	uint64_t peers_checked_ns; /* the last liveness check; coarse clock */
 	/* Of the engine's thread while it listens: the deadline at which it wakes, and the

@@ -23,6 +23,7 @@
 #include "liveness.h"
 #include "log.h"
 #include "queue.h"
+#include "request.h"
 #include "sweep.h"
 #include "unobserved.h"
 #include "wake.h"
@@ -687,6 +688,32 @@ batoni_op_end_early(struct batoni_op *op, enum baton_status status)
 
 /* ---- what transports call ---- */
 
+/* The driver is in baton_finish of this record: its handle goes with its end.  False: others have to do
+ * with the record, and nothing has changed. */
+static inline bool
+finish_at_once(struct batoni_op *op, uint64_t word)
+{
+	const uint64_t holders =
+		BATONI_OP_ENGINE | BATONI_OP_STREAM | BATONI_OP_HANDLE;
+	struct batoni_finishing *finishing = &batoni_engine.finishing;
+	struct baton_completion completion;
+
+	if (likely(op != finishing->op) || unlikely(word != finishing->word) ||
+	    unlikely((uint32_t)word != holders))
+		return false;
+	if (finishing->completion_p)
+		completion = batoni_completion_at(op, word | BATONI_OP_DONE);
+	if (unlikely(!atomic_compare_exchange_strong_explicit(
+		    &op->word, &word, (word | BATONI_OP_DONE) & ~holders,
+		    memory_order_acq_rel, memory_order_relaxed)))
+		return false;
+	if (finishing->completion_p)
+		*finishing->completion_p = completion;
+	finishing->op = NULL;
+	batoni_pool_return_driving(&op->comm->pool, op);
+	return true;
+}
+
 /* end() without queue, group, deadline and stamps, on a stream with nothing behind
  * it: what mostly ends.  A join that comes meanwhile is seen in the word. */
 static inline bool
@@ -709,9 +736,12 @@ end_simply(struct batoni_op *op)
 	if (op->item.word) {
 		/* A join that comes from here on finds the word released. */
 		release_word(op);
-		change_word(op, BATONI_OP_DONE, drop);
+		if (!finish_at_once(op, before))
+			change_word(op, BATONI_OP_DONE, drop);
 		return true;
 	}
+	if (finish_at_once(op, before))
+		return true;
 	/* No stream waits for the word, unless a join comes before this change. */
 	while (!atomic_compare_exchange_weak_explicit(
 		&op->word, &before, (before | BATONI_OP_DONE) & ~drop,

@@ -272,7 +272,8 @@ awaiting_path(const struct batoni_op *op, uint64_t word)
 	return path->ops->awaiting && batoni_may_drive(op->comm) ? path : NULL;
 }
 
-/* What a pass would do, for this operation alone.  False: there is reason for a pass. */
+/* What a pass would do, for this operation alone.  False: there is reason for a pass.  (A path has no
+ * cancellation points in this, as in issue.) */
 static inline bool
 await(struct batoni_path *path, struct batoni_op *op)
 {
@@ -284,35 +285,48 @@ await(struct batoni_path *path, struct batoni_op *op)
 		return false;
 	}
 	e->awaited++;
-	if (unlikely(e->finish || e->ready || e->deferred))
+	if (unlikely(e->finish || e->ready || e->deferred)) {
+		batoni_cancel_off();
 		batoni_end_and_issue();
+	}
 	return true;
 }
 
 /* Drive for some microseconds: enough for a small message, without the cost of a long wait.
  * While the word is as it was, the operation is pending, and its record stays: only the driver ends
- * it.  Returns the word. */
-static inline uint64_t
-drive_briefly(struct batoni_op *op, uint64_t before)
+ * it.  True: it has ended in OK, and its handle is gone.  Else *word_p is its word now. */
+static inline bool
+drive_briefly(struct batoni_op *op, uint64_t *word_p,
+              struct baton_completion *completion_p)
 {
-	const struct batoni_engine *e = &batoni_engine;
+	struct batoni_engine *e = &batoni_engine;
+	const uint64_t before = *word_p;
 	/* Before this thread had the lock another one may have ended and released it. */
 	uint64_t word = atomic_load_explicit(&op->word, memory_order_acquire);
 	struct batoni_path *path =
 		word == before ? awaiting_path(op, before) : NULL;
 	unsigned passes = path ? BRIEF_AWAITS : BRIEF_PASSES;
+	bool finished = false;
 
+	e->finishing = (struct batoni_finishing){op, before, completion_p};
 	for (unsigned pass = 0; pass < passes && word == before; pass++) {
-		if (!path || !await(path, op))
+		if (!path || !await(path, op)) {
+			batoni_cancel_off();
 			batoni_pass();
+		}
+		finished = !e->finishing.op;
+		if (likely(finished))
+			break;
 		word = atomic_load_explicit(&op->word, memory_order_acquire);
 		if (unlikely(atomic_load_explicit(&e->wanted,
 		                                  memory_order_relaxed) >=
 		             BATONI_TAKER))
 			break;
 	}
+	e->finishing.op = NULL;
 	batoni_count_host_pass();
-	return word;
+	*word_p = word;
+	return finished;
 }
 
 enum baton_status
@@ -328,9 +342,13 @@ baton_finish(baton_request *request_p, int64_t timeout_ns,
 		op = batoni_request_find(*request_p, &word);
 	if (unlikely(!op))
 		return finish_slowly(request_p, timeout_ns, completion_p);
-	if (!(word & BATONI_OP_DONE) && timeout_ns < 0 && batoni_try_long()) {
+	if (!(word & BATONI_OP_DONE) && timeout_ns < 0 && batoni_try()) {
 		driving = true;
-		word = drive_briefly(op, word);
+		if (likely(drive_briefly(op, &word, completion_p))) {
+			batoni_leave();
+			*request_p = BATON_REQUEST_NULL;
+			return BATON_OK;
+		}
 	}
 	if (likely((word & (BATONI_OP_DONE | BATONI_OP_HANDLE)) ==
 	                   (BATONI_OP_DONE | BATONI_OP_HANDLE) &&
