@@ -107,7 +107,7 @@ raw_group_in_thread(const struct task *t)
 }
 
 static void
-baton_put(const struct task *t, bool send, baton_request *request_p)
+enqueue_baton(const struct task *t, bool send, baton_request *request_p)
 {
 	const struct pair *pair = t->pair;
 
@@ -123,8 +123,8 @@ static void
 baton_group(const struct task *t, baton_request requests[2])
 {
 	BATON(baton_group_begin(t->pair->comm));
-	baton_put(t, true, requests ? &requests[0] : NULL);
-	baton_put(t, false, requests ? &requests[1] : NULL);
+	enqueue_baton(t, true, requests ? &requests[0] : NULL);
+	enqueue_baton(t, false, requests ? &requests[1] : NULL);
 	BATON(baton_group_end(t->pair->comm));
 }
 
@@ -307,7 +307,7 @@ baton_call(struct bench *b, void *arg, int rounds)
 		uint64_t start = bench_now();
 
 		for (int k = 0; k < BENCH_WINDOW; k++)
-			baton_put(t, sends(b, t), &requests[k]);
+			enqueue_baton(t, sends(b, t), &requests[k]);
 		spent += bench_now() - start;
 		drain(requests, BENCH_WINDOW);
 		bench_meet(b);
@@ -337,8 +337,8 @@ baton_latency(struct bench *b, void *arg, int rounds)
 	for (int i = 0; i < rounds; i++) {
 		baton_request requests[2];
 
-		baton_put(t, b->rank == 0, &requests[0]);
-		baton_put(t, b->rank != 0, &requests[1]);
+		enqueue_baton(t, b->rank == 0, &requests[0]);
+		enqueue_baton(t, b->rank != 0, &requests[1]);
 		drain(requests, 2);
 	}
 	return bench_nccl_us(start, 2 * rounds);
@@ -367,7 +367,7 @@ baton_window(struct bench *b, void *arg, int rounds)
 		baton_request requests[WINDOW];
 
 		for (int k = 0; k < WINDOW; k++)
-			baton_put(t, b->rank == 0, &requests[k]);
+			enqueue_baton(t, b->rank == 0, &requests[k]);
 		drain(requests, WINDOW);
 	}
 	return bench_nccl_us(start, rounds * WINDOW);
