@@ -4,6 +4,7 @@
 #include "core.h"
 #include "fake_device.h"
 #include "fake_path.h"
+#include "kinds.h"
 #include "run_tests.h"
 #include "testing.h"
 
@@ -18,10 +19,15 @@ static struct {
 static enum baton_status
 note(void *context, const struct batoni_op *op, unsigned state)
 {
-	static const char kinds[] = "?srRSPWNBACLJG";
+	static const char kinds[] = {
+		[BATONI_KIND_SEND] = 's',   [BATONI_KIND_RECV] = 'r',
+		[BATONI_KIND_RECORD] = 'R', [BATONI_KIND_SIGNAL] = 'S',
+		[BATONI_KIND_WAIT] = 'W',   [BATONI_KIND_GROUP] = 'G'};
 	static const char states[] = "nqaie";
 
 	ck_assert_ptr_eq(context, &seen);
+	ck_assert_int_lt(op->kind, (int)sizeof(kinds));
+	ck_assert_int_ne(kinds[op->kind], '\0');
 	seen.told++;
 	if (seen.n + 3 < sizeof(seen.moves)) {
 		seen.moves[seen.n++] = kinds[op->kind];
