@@ -922,8 +922,8 @@ baton_flush(int peer, unsigned flags, struct baton_comm *comm,
  * the end, and while LENT.
  *
  * The target's program calls nothing for it, where a put needs nothing.  Ends as a put; one that
- * a message has asked for and that ends early is LENT until it is answered.  MISMATCH: the
- * target has no such window.
+ * a message has asked for and that ends early is LENT until it is answered, the end of its
+ * target is known, or the communicator breaks.  MISMATCH: the target has no such window.
  */
 BATON_API enum baton_status
 baton_get(void *local_buffer, size_t count, enum baton_datatype type, int peer,

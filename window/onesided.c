@@ -223,6 +223,14 @@ layer_take_back(struct batoni_path *path,
 	return status;
 }
 
+/* Of this layer nothing is on a stream, but what is LENT has no end of its own. */
+static bool
+layer_abort(struct batoni_path *path)
+{
+	batoni_gets_give_up(batoni_rma_from(batoni_onesided_of(path)));
+	return true;
+}
+
 static void
 layer_message_done(struct batoni_onesided *onesided,
                    struct batoni_transfer *transfer, enum baton_status status)
@@ -302,6 +310,7 @@ static const struct batoni_path_ops path_ops = {
 		.place = layer_place,
 		.unplace = layer_unplace,
 	},
+	.aborting = &(const struct batoni_aborting_ops){.abort = layer_abort},
 	.test = layer_test,
 };
 

@@ -50,10 +50,22 @@ record_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	return world->answer;
 }
 
+/* Of receives: no message has come for them. */
+static enum baton_status
+record_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
+{
+	(void)path;
+	return transfer->direction == BATONI_RECV ? BATON_ERR_CANCELED
+	                                          : BATON_ERR_BUSY;
+}
+
 static const struct batoni_path_ops messages_ops = {
 	.name = "the recording transport",
 	.kinds = BATONI_MESSAGES,
-	.host_issued = &(const struct batoni_host_issued_ops){.issue = record_issue},
+	.host_issued = &(const struct batoni_host_issued_ops){
+		.issue = record_issue,
+		.take_back = record_take_back,
+	},
 };
 
 static const struct batoni_transport_ops recording_ops = {

@@ -54,6 +54,7 @@ place(uint32_t slot, int peer, int context, size_t offset, size_t bytes)
 	pending->put.window = world.window;
 	pending->put.offset = offset;
 	pending->put.signal_index = 0;
+	pending->put.task = BATONI_TASK_PUT;
 	batoni_put_place(&world.rma, transfer);
 	return transfer;
 }
@@ -464,6 +465,67 @@ START_TEST(message_that_fails_ends_its_put_so)
 }
 END_TEST
 
+/* As many as there are lanes. */
+static void
+leave_gets(uint32_t count)
+{
+	for (uint32_t slot = 0; slot < count; slot++) {
+		struct batoni_transfer *get = place(slot, PEER, 0, 0, 8);
+		struct batoni_pending *pending = &world.rma.pending[slot];
+
+		pending->put.task = BATONI_TASK_GET;
+		pending->put.signal_index = BATONI_NO_SIGNAL;
+		ck_assert_int_eq(batoni_put_issue(&world.rma, get),
+		                 BATON_PENDING);
+		message_sent(&world, world.messages - 1, BATON_OK);
+		ck_assert_int_eq(take_back(slot), BATON_ERR_BUSY);
+	}
+	batoni_messages_test(&world.rma);
+	assert_no_end(&world);
+}
+
+/* When its target is gone, and when the communicator breaks. */
+START_TEST(get_that_is_lent_gives_its_buffer_back_when_no_answer_is_to_come)
+{
+	const uint32_t lanes = BATONI_ONESIDED_LANES + 1;
+
+	path_to_peer(BATON_WINDOW_PATH_MESSAGE);
+	for (int breaks = 0; breaks < 2; breaks++) {
+		leave_gets(lanes);
+		world.peers[PEER].gone = !breaks;
+		world.comm.liveness.gone = !breaks;
+		world.comm.fault.status = breaks ? BATON_ERR_ABORTED : BATON_OK;
+		batoni_messages_test(&world.rma);
+		for (uint32_t slot = 0; slot < lanes; slot++)
+			assert_ended(&world, slot, BATON_ERR_CANCELED);
+		assert_idle(&world);
+		world.peers[PEER].gone = false;
+		world.comm.liveness.gone = 0;
+	}
+}
+END_TEST
+
+/* Its probe cannot be sent, which gives a lane back. */
+START_TEST(flush_whose_probe_fails_leaves_nothing_that_moves)
+{
+	struct batoni_transfer *flush = &world.transfers[1];
+
+	path_to_peer(BATON_WINDOW_PATH_MESSAGE);
+	ck_assert_int_eq(put(0, 0, 0, 8), BATON_PENDING);
+	flush->direction = BATONI_WAIT;
+	flush->tag = BATONI_FLUSH_TAG;
+	flush->peer = PEER;
+	batoni_flush_place(&world.rma, flush);
+	ck_assert_int_eq(batoni_flush_issue(&world.rma, flush), BATON_PENDING);
+	message_sent(&world, 0, BATON_OK);
+	assert_ended(&world, 0, BATON_OK);
+	world.answer = BATON_ERR_MPI;
+	ck_assert_uint_eq(batoni_flushes_test(&world.rma), 1);
+	assert_ended(&world, 1, BATON_ERR_MPI);
+	assert_idle(&world);
+}
+END_TEST
+
 /* ---- visibility --------------------------------------------------------- */
 
 #define ROUNDS 2000
@@ -552,6 +614,8 @@ main(void)
 		without_a_lane_a_put_stays_first_and_asks_again,
 		put_that_messages_have_is_lent_until_they_are_sent,
 		message_that_fails_ends_its_put_so,
+		get_that_is_lent_gives_its_buffer_back_when_no_answer_is_to_come,
+		flush_whose_probe_fails_leaves_nothing_that_moves,
 		one_signal_shows_all_that_was_put_before_it,
 	};
 

@@ -105,6 +105,9 @@ enum baton_status batoni_message_probe(struct batoni_rma *rma,
 /* End a get that was handed over to this lane.  BUSY: it cannot be now; else as take_back of a path. */
 enum baton_status batoni_get_take_back(struct batoni_rma *rma,
                                        struct batoni_lane *lane);
+/* Take the receives of gets that have ended early back, where the communicator is broken, or their
+ * target gone. */
+void batoni_gets_give_up(struct batoni_rma *rma);
 /* Apply what has arrived and post the next receives; returns events. */
 size_t batoni_messages_test(struct batoni_rma *rma);
 void batoni_message_done(struct batoni_rma *rma, struct batoni_transfer *transfer,

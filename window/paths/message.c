@@ -627,6 +627,9 @@ batoni_messages_test(struct batoni_rma *rma)
 		batoni_lane_end(rma, batoni_container_of(link, struct batoni_lane, link));
 		events++;
 	}
+	if (unlikely(messages->left) && (rma->comm->liveness.gone ||
+	                                 rma->comm->fault.status != BATON_OK))
+		batoni_gets_give_up(rma);
 	events += test_natives(rma);
 	/* An entry that is continued may be appended again, behind the others. */
 	for (size_t n = 0; n < EVENTS_MAX && !batoni_list_empty(&messages->ended);

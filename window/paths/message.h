@@ -61,6 +61,7 @@ struct batoni_lane {
 	struct batoni_transfer *put; /* NULL: the lane is free; or of the probed wire */
 	struct batoni_wire *probed;  /* NULL: it holds an operation */
 	bool awaits; /* the payload is at the transport, to be received */
+	bool left;   /* its get has ended early, and is LENT until it is answered */
 	struct batoni_header own; /* used by a channel's lane; the pool's have buffers */
 	int number; /* in the pool; -1: a channel's */
 	unsigned parts;
@@ -114,6 +115,7 @@ struct batoni_messages {
 	uint32_t free_lanes; /* of the pool, one bit each */
 	uint32_t busy;       /* lanes (also channels') and hellos under way */
 	uint32_t lent;
+	uint32_t left;       /* lanes with `left` */
 	int listeners;
 	_Atomic bool posted; /* hellos are received; any thread reads it */
 	bool leaving; /* no receive of a header is posted any more */
@@ -205,6 +207,10 @@ void batoni_probe_ended(struct batoni_rma *rma, struct batoni_wire *wire,
 /* The lane has received its payload: OK, or why that is not what was asked for. */
 enum baton_status batoni_get_judge(const struct batoni_lane *lane,
                                    enum baton_status status);
+
+/* May the answer to the lane's get be given up? */
+bool batoni_get_may_end(const struct batoni_rma *rma,
+                        const struct batoni_lane *lane);
 
 /* ---- message_put.c ---- */
 

@@ -20,6 +20,10 @@
  * has to keep it mapped.  An answer out of that window is treated as such a receive.  On the
  * sender's side a put that ends early stays
  * lent until the transport has let go of both messages, as a send does.
+ *
+ * A get that has ended early keeps the receive of its answer, in the program's buffer.  When the
+ * communicator breaks, or its target is gone, that is taken back (batoni_gets_give_up), so
+ * that nothing is written there when the program frees it behind an abort.
  */
 #include "message.h"
 
@@ -137,6 +141,43 @@ batoni_messages_let_go(struct batoni_rma *rma, const void *base, size_t bytes)
 	if (all == BATON_PENDING)
 		rma->transport->messages.ops->test(&rma->transport->messages);
 	return all;
+}
+
+/* ---- gets that are LENT ---- */
+
+static void
+give_up(struct batoni_rma *rma, struct batoni_lane *lane)
+{
+	enum baton_status status;
+
+	if (!lane->left || !lane->awaits || !batoni_get_may_end(rma, lane))
+		return;
+	/* Asked once: what the transport keeps then has begun to arrive. */
+	lane->left = false;
+	rma->messages->left--;
+	status = batoni_path_take_back(&rma->transport->messages, &lane->payload);
+	if (status == BATON_ERR_BUSY)
+		return;
+	rma->messages->lent--;
+	if (batoni_lane_part_ended(lane, &lane->payload, status))
+		batoni_lane_end(rma, lane);
+}
+
+void
+batoni_gets_give_up(struct batoni_rma *rma)
+{
+	struct batoni_messages *messages = rma->messages;
+
+	if (!messages->left || !batoni_may_drive(rma->comm))
+		return;
+	for (uint32_t i = 0; i < BATONI_ONESIDED_LANES; i++)
+		give_up(rma, &messages->lanes[i]);
+	for (uint32_t i = 0; i < channels_count(rma) && messages->left; i++) {
+		struct batoni_wire *wire = wire_at(rma, i);
+
+		if (wire)
+			give_up(rma, &wire->lane);
+	}
 }
 
 enum baton_status

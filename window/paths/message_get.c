@@ -27,7 +27,7 @@
  * Taking back.  The receive of an answer can be taken back only if no later get of the channel can
  * take that answer for its own: where the communicator is broken, or the target's process is gone
  * (the engine then ends all operations that name it).  Otherwise a get that ends early is
- * LENT until it is answered.
+ * LENT until it is answered, or until one of the two happens: message_close.c takes its receive back then.
  *
  * Everything runs on the driver.
  */
@@ -110,14 +110,25 @@ batoni_probe_ended(struct batoni_rma *rma, struct batoni_wire *wire,
 	batoni_flushes_wake(rma);
 }
 
+bool
+batoni_get_may_end(const struct batoni_rma *rma, const struct batoni_lane *lane)
+{
+	return rma->comm->fault.status != BATON_OK ||
+	       rma->transport->peers[lane->payload.peer].gone;
+}
+
 enum baton_status
 batoni_get_take_back(struct batoni_rma *rma, struct batoni_lane *lane)
 {
-	const struct batoni_peer *peer = &rma->transport->peers[lane->payload.peer];
 	enum baton_status status;
 
-	if (!lane->awaits || (rma->comm->fault.status == BATON_OK && !peer->gone))
+	if (!lane->awaits)
 		return BATON_ERR_BUSY;
+	if (!batoni_get_may_end(rma, lane)) {
+		rma->messages->left += !lane->left;
+		lane->left = true;
+		return BATON_ERR_BUSY;
+	}
 	status = batoni_path_take_back(&rma->transport->messages, &lane->payload);
 	if (status == BATON_ERR_BUSY)
 		return status;

@@ -58,6 +58,8 @@ batoni_lane_give(struct batoni_rma *rma, struct batoni_lane *lane)
 	struct batoni_messages *messages = rma->messages;
 
 	lane->put = NULL;
+	messages->left -= lane->left;
+	lane->left = false;
 	messages->busy--;
 	rma->base.path.load.awaiting--;
 	if (lane->number >= 0)
