@@ -101,6 +101,13 @@ batoni_lane_give(struct batoni_rma *rma, struct batoni_lane *lane)
 	abort();
 }
 
+void
+batoni_gets_give_up(struct batoni_rma *rma)
+{
+	(void)rma;
+	abort();
+}
+
 bool
 batoni_native_may_come(const struct batoni_rma *rma, int source, uint64_t units)
 {
