@@ -186,10 +186,10 @@ void
 batoni_line_left(struct batoni_fifo *line, struct batoni_op *op)
 {
 	op->flags &= (uint16_t)~BATONI_FLAG_IN_LINE;
+	/* The head may be one that claims nothing: it names a rank, or is not armed. */
+	set_expects(line, false);
 	if (line->head)
 		batoni_fifo_make_ready(line);
-	else
-		set_expects(line, false);
 }
 
 void

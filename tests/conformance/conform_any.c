@@ -438,6 +438,46 @@ one_that_times_out_leaves_its_place(struct conform *c)
 	}
 }
 
+/* With it goes what a send to oneself was waiting for.  Its message is not for what stood behind it: that names
+ * another rank. */
+static void
+a_recv_behind_a_canceled_one_keeps_its_rank(struct conform *c)
+{
+	baton_stream stream = conform_stream(c);
+	struct baton_plan *plan = NULL;
+	baton_request launch = 0, own[2], named;
+	int values[4] = {0}, sent = 3;
+
+	if (c->rank == 0) {
+		CHECK_OK(c, baton_plan_begin(c->comm));
+		CHECK_OK(c, baton_recv(&values[0], sizeof(int), BATON_UINT8, 1, 6,
+		                       c->comm, stream, NULL, NULL));
+		CHECK_OK(c, baton_recv(&values[1], sizeof(int), BATON_UINT8, ANY,
+		                       5, c->comm, c->stream, &conform_detached,
+		                       NULL));
+		CHECK_OK(c, baton_plan_end(c->comm, &plan));
+		CHECK_OK(c, baton_plan_launch(plan, NULL, &launch));
+		own[0] = SEND(c, &sent, sizeof(int), 0, 5, stream, NULL);
+		named = RECV(c, &values[2], sizeof(int), 1, 5, c->stream,
+		             &conform_detached);
+		CHECK_OK(c, baton_cancel(launch));
+		FINISH(c, BATON_ERR_CANCELED, &launch);
+		own[1] = RECV(c, &values[3], sizeof(int), 0, 5, c->stream,
+		              &conform_detached);
+		finish_from(c, &own[1], 0, 5);
+		FINISH(c, BATON_OK, &own[0]);
+	}
+	conform_sync(c);
+	if (c->rank == 1)
+		send_value(c, 9, 0, 5);
+	if (c->rank == 0) {
+		finish_from(c, &named, 1, 5);
+		CHECK_EQ(c, values[2], 9);
+		CHECK_EQ(c, values[3], 3);
+		CHECK_OK(c, baton_plan_destroy(plan));
+	}
+}
+
 static void
 an_abort_ends_those_that_wait(struct conform *c)
 {
@@ -639,6 +679,8 @@ const struct conform_case conform_any[] = {
 	{CASE(many_wait_at_once), .ranks_min = 2, NEEDS},
 	{CASE(one_that_is_canceled_leaves_its_place), .ranks_min = 2, NEEDS},
 	{CASE(one_that_times_out_leaves_its_place), .ranks_min = 2, NEEDS},
+	{CASE(a_recv_behind_a_canceled_one_keeps_its_rank), .ranks_min = 2, NEEDS,
+         .streams = 2},
 	{CASE(an_abort_ends_those_that_wait), NEEDS, .comms = 2},
 	{CASE(a_group_may_receive_from_any), NEEDS},
 	{CASE(a_plan_may_receive_from_any), NEEDS},
