@@ -56,7 +56,7 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 	struct batoni_path *path = comm->paths[op->path];
 	const struct batoni_kind *kind = batoni_kind_of(op);
 	struct batoni_failed failed = {.kind = op->kind,
-	                               .came = transfer->done_bytes};
+	                               .came = batoni_get(transfer->done_bytes)};
 	char native[448] = "", why[432], what[96];
 
 	batoni_op_describe(op, what, sizeof(what));
