@@ -519,6 +519,21 @@ a_group_may_receive_from_any(struct conform *c)
 	CHECK_EQ(c, got, conform_previous(c));
 }
 
+/* Each launch receives the number of the rank before. */
+static void
+launch_thrice(struct conform *c, struct baton_plan *plan, int *got_p)
+{
+	for (int k = 0; k < 3 && plan; k++) {
+		baton_request request = 0;
+
+		conform_sync(c);
+		*got_p = -1;
+		CHECK_OK(c, baton_plan_launch(plan, NULL, &request));
+		FINISH(c, BATON_OK, &request);
+		CHECK_EQ(c, *got_p, conform_previous(c));
+	}
+}
+
 static void
 a_plan_may_receive_from_any(struct conform *c)
 {
@@ -533,15 +548,7 @@ a_plan_may_receive_from_any(struct conform *c)
 	                       8, c->comm, c->stream, NULL, NULL));
 	CHECK_OK(c, baton_group_end(c->comm));
 	CHECK_OK(c, baton_plan_end(c->comm, &plan));
-	for (int k = 0; k < 3 && plan; k++) {
-		baton_request request = 0;
-
-		conform_sync(c);
-		got = -1;
-		CHECK_OK(c, baton_plan_launch(plan, NULL, &request));
-		FINISH(c, BATON_OK, &request);
-		CHECK_EQ(c, got, conform_previous(c));
-	}
+	launch_thrice(c, plan, &got);
 	/* Without a group, where a launch takes the fast way. */
 	CHECK_OK(c, baton_plan_destroy(plan));
 	plan = NULL;
@@ -551,15 +558,7 @@ a_plan_may_receive_from_any(struct conform *c)
 	CHECK_OK(c, baton_recv(&got, sizeof(got), BATON_UINT8, ANY, 9, c->comm,
 	                       c->stream, &conform_detached, NULL));
 	CHECK_OK(c, baton_plan_end(c->comm, &plan));
-	for (int k = 0; k < 3 && plan; k++) {
-		baton_request request = 0;
-
-		conform_sync(c);
-		got = -1;
-		CHECK_OK(c, baton_plan_launch(plan, NULL, &request));
-		FINISH(c, BATON_OK, &request);
-		CHECK_EQ(c, got, conform_previous(c));
-	}
+	launch_thrice(c, plan, &got);
 	CHECK_OK(c, baton_plan_destroy(plan));
 }
 

@@ -707,30 +707,39 @@ scrap(struct world *world, int rank, uint32_t slot)
 	ck_assert_int_eq(status, BATON_OK);
 }
 
+/* Messages from rank 0 to rank 1, in the phase that they are in after so many steps: those of this rank that
+ * cannot be taken back are scrapped.  Copies are held. */
+static void
+open_and_scrap(struct world *world, int steps, int rank)
+{
+	const char *const devices[] = {"dd", "dh", "hd"};
+
+	open_world(world, devices[steps / 2 % 3], steps % 4 == 3);
+	fake_memory_hold(true);
+	for (uint32_t i = 0; i < LENGTHS; i++) {
+		start_send(world, 0, i, 1, 0, lengths[i], i, i % 3 == 0);
+		start_recv(world, 1, i, 0, 0, lengths[i], i % 4 == 0);
+	}
+	for (int i = 0; i < steps; i++) {
+		test_once(world, i % 2);
+		if (i % 2 && fake_memory_copies() > 0)
+			fake_memory_end(0);
+	}
+	for (uint32_t i = 0; i < LENGTHS; i++)
+		if (!world->ranks[rank].ended[i] &&
+		    take_back(world, rank, i) == BATON_ERR_BUSY)
+			scrap(world, rank, i);
+}
+
 /* The buffers of receives go, in whatever phase these are: what comes of them later is not
  * written, and holds nothing up. */
 START_TEST(what_was_scrapped_is_not_written)
 {
 	for (int steps = 0; steps < 60; steps++) {
-		const char *const devices[] = {"dd", "dh", "hd"};
 		unsigned char *before[LENGTHS], now[40 * CHUNK];
 		struct world world;
 
-		open_world(&world, devices[steps / 2 % 3], steps % 4 == 3);
-		fake_memory_hold(true);
-		for (uint32_t i = 0; i < LENGTHS; i++) {
-			start_send(&world, 0, i, 1, 0, lengths[i], i, i % 3 == 0);
-			start_recv(&world, 1, i, 0, 0, lengths[i], i % 4 == 0);
-		}
-		for (int i = 0; i < steps; i++) {
-			test_once(&world, i % 2);
-			if (i % 2 && fake_memory_copies() > 0)
-				fake_memory_end(0);
-		}
-		for (uint32_t i = 0; i < LENGTHS; i++)
-			if (!world.ranks[1].ended[i] &&
-			    take_back(&world, 1, i) == BATON_ERR_BUSY)
-				scrap(&world, 1, i);
+		open_and_scrap(&world, steps, 1);
 		for (uint32_t i = 0; i < LENGTHS; i++) {
 			ck_assert_uint_le(lengths[i], sizeof(now));
 			before[i] = malloc(lengths[i] + 1);
@@ -761,26 +770,11 @@ END_TEST
 START_TEST(what_was_scrapped_is_not_read)
 {
 	for (int steps = 0; steps < 60; steps++) {
-		const char *const devices[] = {"dd", "dh", "hd"};
 		static unsigned char other[40 * CHUNK];
 		struct world world;
 
 		memset(other, 0x5a, sizeof(other));
-		open_world(&world, devices[steps / 2 % 3], steps % 4 == 3);
-		fake_memory_hold(true);
-		for (uint32_t i = 0; i < LENGTHS; i++) {
-			start_send(&world, 0, i, 1, 0, lengths[i], i, i % 3 == 0);
-			start_recv(&world, 1, i, 0, 0, lengths[i], i % 4 == 0);
-		}
-		for (int i = 0; i < steps; i++) {
-			test_once(&world, i % 2);
-			if (i % 2 && fake_memory_copies() > 0)
-				fake_memory_end(0);
-		}
-		for (uint32_t i = 0; i < LENGTHS; i++)
-			if (!world.ranks[0].ended[i] &&
-			    take_back(&world, 0, i) == BATON_ERR_BUSY)
-				scrap(&world, 0, i);
+		open_and_scrap(&world, steps, 0);
 		for (uint32_t i = 0; i < LENGTHS; i++)
 			fake_memory_copy(world.ranks[0].buffers[i], other,
 			                 lengths[i]);
