@@ -99,7 +99,7 @@ make_plan(struct split *s, const struct baton_comm_options *options,
 		batoni_object(&s->c, status, "%s", baton_last_error());
 }
 
-/* ---- who is in it ---- */
+/* ---- the ranks of a color ---- */
 
 /* A refusal of some rank, which all have been told. */
 static enum baton_status

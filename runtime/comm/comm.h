@@ -58,7 +58,7 @@ enum baton_status batoni_comm_create_by_id(int size, int rank,
                                            const struct baton_unique_id *id,
                                            const struct batoni_comm_plan *plan,
                                            struct baton_comm **comm_p);
-/* An id of this process whose ranks will not meet: who comes nevertheless is refused. */
+/* An id of this process whose ranks will not meet: a rank that comes all the same is refused. */
 void batoni_comm_forget_id(const struct baton_unique_id *id);
 
 /* ---- native transports (native.h): the engine's part of opening one (open_native.c) ---- */

@@ -22,7 +22,7 @@
  * window.  A get of nothing that is answered shows that what its channel carried before is there: a
  * probe.  Messages with data, and probes, have numbers of the rank (rma->serial).  A wire whose
  * last message with data is not known to be applied is on rma->unacked; an answer moves `acked` to
- * the number of its probe.  One probe of a wire is under way at a time.  Who wants one is flush.c.
+ * the number of its probe.  One probe of a wire is under way at a time.  The operations that want one are flushes (flush.c).
  *
  * Taking back.  The receive of an answer can be taken back only if no later get of the channel can
  * take that answer for its own: where the communicator is broken, or the target's process is gone
