@@ -310,7 +310,7 @@ struct batoni_transport_config {
 	size_t part_at, part_bytes;
 };
 
-/* transport/local/local.c: opens all ranks at once, transports[0..size-1].  Each rank is closed
+/* transport/local/open.c: opens all ranks at once, transports[0..size-1].  Each rank is closed
  * by itself.  It reaches memory of the host only.  OK, NOMEM. */
 enum baton_status batoni_local_open(int size,
                                     const struct batoni_transport_config *config,

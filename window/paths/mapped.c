@@ -10,7 +10,7 @@
  * signals with put.c, which is called *the engine's* here, and it never waits.  It is there
  * for peers whose segment the streams of this rank's device reach (batoni_peer.streams),
  * where the device has stream_put; for others, and where BATON_PUTS=engine, all puts are
- * the engine's.  Between the ranks of one process segments are pinned memory (local.c);
+ * the engine's.  Between the ranks of one process segments are pinned memory (local/open.c);
  * between those of one host each rank has its part of the other's segment pinned
  * (stores.h), or else puts to that one are the engine's.
  *

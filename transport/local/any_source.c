@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Receives from any rank over the local transport (struct batoni_unmatched_ops).
+ *
+ * The engine matches them (line.c).  `find` looks for a send at the front of a queue, rank by rank, in turn.
+ * While a rank expects messages, a send that meets nothing asks that rank's engine for a receive of it
+ * (`claim`), and meets that.
+ *
+ * Threads: the driver alone.
+ */
+#include "local.h"
+
+struct local_node *
+batoni_local_claim(struct local *local, const struct batoni_transfer *send, uint64_t key)
+{
+	struct local *there = local->shared->ranks[send->peer];
+	struct batoni_transfer *transfer;
+	struct local_node *node;
+
+	if (!there || send->tag > local->base.tag_max)
+		return NULL;
+	transfer = there->base.host->claim(there->base.host, local->base.rank,
+	                                   send->tag);
+	if (!transfer) {
+		there->base.host->moves(there->base.host);
+		return NULL;
+	}
+	node = &there->nodes[transfer->slot];
+	node->transfer = transfer;
+	node->local = there;
+	batoni_local_enter(node, key, NULL);
+	there->base.messages.load.in_flight++;
+	return node;
+}
+
+static void
+local_expect(struct batoni_path *path, int change)
+{
+	struct local *local = batoni_local_of(batoni_transport_of(path));
+	struct local_shared *shared = local->shared;
+
+	local->expects += (uint32_t)change;
+	local->base.messages.load.in_flight += (uint32_t)change;
+	shared->expecting += (uint32_t)change;
+	shared->ranks[local->base.rank] = local->expects ? local : NULL;
+}
+
+void
+batoni_local_unexpect(struct local *local)
+{
+	if (local->expects > 0)
+		local_expect(&local->base.messages, -(int)local->expects);
+}
+
+static bool
+local_has(struct local *local, int from, int tag)
+{
+	const struct batoni_transfer receive = {
+		.peer = from, .tag = tag, .direction = BATONI_RECV};
+	const struct local_node *front = batoni_local_front(local->shared,
+	                                      batoni_local_key(local, &receive));
+
+	return front && front->transfer->direction == BATONI_SEND &&
+	       local->base.host->may_meet(local->base.host, from, tag);
+}
+
+/* The one driver issues the receive next: no send is taken back in between. */
+static int
+local_find(struct batoni_path *path, int tag)
+{
+	struct local *local = batoni_local_of(batoni_transport_of(path));
+
+	for (int i = 0, rank = local->turn; i < local->base.size; i++) {
+		int next = rank + 1 < local->base.size ? rank + 1 : 0;
+
+		if (local_has(local, rank, tag)) {
+			local->turn = next;
+			return rank;
+		}
+		rank = next;
+	}
+	return -1;
+}
+
+const struct batoni_unmatched_ops batoni_local_unmatched = {
+	.expect = local_expect,
+	.find = local_find,
+};

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The local transport: what its files share.
+ *
+ *   local.c        the transport: matching, moving, exchanges, closing
+ *   any_source.c   receives from any rank
+ *   open.c         making it, and the memory that its ranks share
+ *
+ * The notes on matching, moving and closing are in local.c.
+ */
+#ifndef BATONI_LOCAL_H
+#define BATONI_LOCAL_H
+
+#include <assert.h>
+
+#include "match.h"
+#include "transport.h"
+
+enum local_state {
+	FREE,
+	WAITING, /* in its queue */
+	MOVING,  /* has a partner, and their copy is under way */
+	OVER     /* moved; its partner has closed; to be reported */
+};
+
+struct local;
+
+struct local_node {
+	union {
+		struct batoni_match_node waiting; /* WAITING */
+		struct { /* MOVING, OVER */
+			struct batoni_list_node link; /* of local->copies */
+			struct local_node *partner;
+			size_t length; /* of the message */
+			size_t moved;  /* the receive's counts */
+		};
+	};
+	struct batoni_transfer *transfer;
+	struct local *local;
+	enum local_state state;
+};
+
+static_assert(sizeof(struct local_node) <= 64, "a node is one cache line");
+
+/* One round of exchange. */
+struct local_table {
+	char *all; /* by rank; from the first rank that writes to the last that reads */
+	uint64_t what;
+	size_t bytes; /* of each rank */
+	int brought, taken;
+	enum baton_status status; /* all ranks get it */
+};
+
+/* What the ranks of one communicator share; the last rank to close frees it. */
+struct local_shared {
+	struct batoni_match match;
+	int size;
+	int open;    /* ranks that have not closed */
+	struct local_table tables[2]; /* of the even and the odd rounds */
+	uint64_t rounds; /* of exchange that can become full */
+	struct batoni_peer *peers; /* NULL: there are no segments */
+	char *segments;
+	/* An open of our own, whose pinned memory the segments are; NULL: they are not. */
+	struct batoni_device *device;
+	bool stored_to; /* a stream of a rank that has closed may still store into them */
+	struct local **ranks; /* those that expect messages, or NULL */
+	uint32_t expecting;   /* so many do */
+	struct local_shared *next_kept;
+};
+
+struct local {
+	struct batoni_transport base; /* must be first */
+	struct local_shared *shared;
+	struct local_node *nodes; /* by slot */
+	bool brought;   /* to the table of this round */
+	uint64_t round; /* of exchange */
+	uint32_t expects; /* receives from any rank that wait */
+	int turn; /* the rank whose messages are looked for first */
+	/* Nodes of this rank that are MOVING or OVER; the front is next. */
+	struct batoni_list_node copies;
+};
+
+static inline struct local *
+batoni_local_of(struct batoni_transport *transport)
+{
+	return batoni_container_of(transport, struct local, base);
+}
+
+/* Both ends of a message have the same key.  Ranks are below 4096. */
+static inline uint64_t
+batoni_local_key(const struct local *local, const struct batoni_transfer *transfer)
+{
+	uint64_t from = (uint64_t)local->base.rank;
+	uint64_t to = (uint64_t)transfer->peer;
+
+	if (transfer->direction == BATONI_RECV) {
+		from = to;
+		to = (uint64_t)local->base.rank;
+	}
+	/* On the last hidden tag a receive matches messages of any rank. */
+	if (transfer->tag ==
+	    local->base.hidden_tag + (local->base.hidden_tags - 1))
+		from = 0xffff;
+	return to << 48 | from << 32 | (uint32_t)transfer->tag;
+}
+
+static inline struct local_node *
+batoni_local_front(const struct local_shared *shared, uint64_t key)
+{
+	struct batoni_match_node *front = batoni_match_find(&shared->match, key);
+
+	return front ? batoni_container_of(front, struct local_node, waiting) : NULL;
+}
+
+static inline void
+batoni_local_enter(struct local_node *node, uint64_t key, struct local_node *front)
+{
+	node->state = WAITING;
+	batoni_match_enter(&node->local->shared->match, &node->waiting, key,
+	                   front ? &front->waiting : NULL);
+}
+
+static inline void
+batoni_local_leave(struct local_node *node)
+{
+	batoni_match_leave(&node->local->shared->match, &node->waiting);
+	node->state = FREE;
+}
+
+/* ---- any_source.c ---- */
+
+extern const struct batoni_unmatched_ops batoni_local_unmatched;
+
+/* A send meets nothing that is posted at its peer, which may expect messages for receives from any rank: has
+ * one issued, and posts it.  NULL: there is none. */
+struct local_node *batoni_local_claim(struct local *local, const struct batoni_transfer *send,
+                                uint64_t key);
+/* The rank closes, and expects nothing any more. */
+void batoni_local_unexpect(struct local *local);
+
+/* ---- local.c ---- */
+
+extern const struct batoni_transport_ops batoni_local_ops;
+extern const struct batoni_path_ops batoni_local_messages_ops;
+extern const struct batoni_path_ops batoni_local_checked_ops;
+
+/* ---- open.c ---- */
+
+/* The last rank has closed. */
+void batoni_local_free(struct local_shared *shared);
+
+#endif
