@@ -6,7 +6,8 @@
 # example is samples/hello.c.  In the pages docs/from-*.md, for those who come from
 # another library, every block of C is a file of its own, and compiles: with the
 # mpi.h of the build (without one, those that include it are left out) and with
-# tests/docs/nccl.h.
+# tests/docs/nccl.h.  The words that docs/glossary.md says are not used are in no
+# document, no header of the interface and no source of the library.
 # cmake -DROOT=<tree> -DWORK=<scratch> [-DCC=<compiler>]
 #       [-DMPI_INCLUDES=dir,dir] -P this
 cmake_minimum_required(VERSION 3.25)
@@ -278,6 +279,43 @@ foreach(document IN LISTS documents pages command_pages)
 	if(document MATCHES "^docs/from-")
 		check_words(${document} "${text}")
 	endif()
+endforeach()
+
+# ---- the words that are not used -----------------------------------------------
+
+# The first column of the glossary's last table; as one expression over text in
+# small letters, with its blanks made one, between two blanks.
+file(READ ${ROOT}/docs/glossary.md text)
+between("${text}" "\n## Words that are not used\n" "\n## " 0 text ignored)
+string(REGEX MATCHALL "\n. `[^|]*" cells "${text}")
+string(REGEX MATCHALL "`[^`]+`" banned "${cells}")
+string(REPLACE "`" "" banned "${banned}")
+if(NOT banned)
+	message(FATAL_ERROR "no words found in docs/glossary.md")
+endif()
+string(REPLACE ";" "|" banned_expression "${banned}")
+
+function(check_banned file)
+	file(READ ${ROOT}/${file} text)
+	string(TOLOWER "${text}" text)
+	# A comment's frame and a document's quotes are no part of a phrase.
+	string(REGEX REPLACE "[ \t\n*`]+" " " text "${text}")
+	string(REGEX REPLACE "[][;]" " " text "${text}")
+	string(REGEX MATCHALL "[^a-z0-9_](${banned_expression})[^a-z0-9_]" found " ${text} ")
+	list(TRANSFORM found REPLACE "^.(.*).$" "\\1")
+	list(REMOVE_DUPLICATES found)
+	foreach(word IN LISTS found)
+		complain(${file} "uses \"${word}\": see the last table of docs/glossary.md")
+	endforeach()
+endfunction()
+
+file(GLOB_RECURSE sources RELATIVE ${ROOT} ${ROOT}/include/*.h ${ROOT}/runtime/*.[ch]
+     ${ROOT}/transport/*.[ch] ${ROOT}/window/*.[ch])
+set(worded ${documents} ${pages} ${command_pages} ${sources})
+# What was done is told in the words of its time.
+list(REMOVE_ITEM worded docs/glossary.md CHANGELOG.md)
+foreach(file IN LISTS worded)
+	check_banned(${file})
 endforeach()
 
 file(READ ${ROOT}/README.md readme)

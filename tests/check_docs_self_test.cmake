@@ -75,6 +75,16 @@ file(WRITE ${WORK}/tree/docs/semantics.md "# Semantics
 |---|---|---|---|
 | `BATON_LOG` | `none`, `all` | `all` | what is written |
 ")
+file(WRITE ${WORK}/tree/docs/glossary.md "# Glossary
+
+## Words that are not used
+
+| not | but |
+|---|---|
+| `gizmo`, `gizmos` | device |
+| `so are all` | all |
+")
+file(WRITE ${WORK}/tree/transport/it/it.c "/* A device.\n * It is there. */\n")
 set(semicolon ";")
 file(WRITE ${WORK}/tree/docs/man/baton_go.3.md "# NAME
 
@@ -142,6 +152,11 @@ spoil(docs/semantics.md "| `BATON_LOG`" "| `BATON_NEW` | a file | new |\n| `BATO
 spoil(runtime/base/config.h "none, all" "none, some" "has no such row: . BATON_LOG")
 spoil(README.md "baton_go.3.md" "baton_no.3.md" "links to docs/man/baton_no")
 spoil(README.md "return 0" "return 1" "example is not samples/hello.c")
+spoil(docs/semantics.md "# Semantics" "# Gizmos" "semantics.md: uses .gizmos.: see")
+spoil(include/baton_mpi.h "nothing" "no gizmo" "baton_mpi.h: uses .gizmo.")
+spoil(transport/it/it.c "It is there" "So\n * are all" "it.c: uses .so are all.")
+spoil(${page} "baton_go - go" "baton_go - go, a `gizmo`" "baton_go.3.md: uses .gizmo.")
+spoil(docs/glossary.md "Words that are not" "Words not" "no words found in docs/glossary.md")
 if(CC)
 	spoil(docs/from-it.md "baton_go(1, NULL)" "baton_go(1)"
 	      "from-it.md: its C does not compile")

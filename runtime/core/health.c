@@ -59,8 +59,8 @@ batoni_check_left(const char *call, const struct baton_comm *comm)
 
 /* ---- breaking ---- */
 
-/* An abort is the program's wish.  So is the end of the process, from which on a device may
- * take no call. */
+/* The program asked for an abort, and for the end of its process, after which a device may refuse
+ * all calls: neither is an error to log. */
 static enum batoni_log_level
 level_of_break(struct baton_comm *comm, enum baton_status status)
 {

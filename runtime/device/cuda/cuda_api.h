@@ -9,8 +9,8 @@
  * BATONI_CUDA_TYPES_GIVEN defined, and compares all of it: the tables below are lists of
  * macros for that purpose.
  *
- * The numbers are part of the driver's binary interface, which NVIDIA keeps.  So is that a
- * CUdevice is the device's number.
+ * The numbers are part of the driver's binary interface, which NVIDIA keeps stable, and so is the
+ * rule that a CUdevice is the device's number.
  */
 #ifndef BATONI_CUDA_API_H
 #define BATONI_CUDA_API_H
