@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # How tests are added.  All of these link the static library, see the internal
-# headers (include/, the rooms of CMakeLists.txt, tests/support/), and are compiled
-# with baton-flags.  A test skips by printing "SKIP: why" and exiting with 77.
+# headers (include/, the rooms of CMakeLists.txt, tests/support/, tests/unit/support/), and are
+# compiled with baton-flags.  A test skips by printing "SKIP: why" and exiting with 77.
 #
 #   baton_check_test(unit.request SOURCES test_request.c [LABELS unit]
 #                    [TIMEOUT 60] [LIBRARIES ...] [DEFINITIONS ...] [ENV A=1])
@@ -55,7 +55,8 @@ add_library(baton-internal INTERFACE)
 target_link_libraries(baton-internal INTERFACE
 	baton-static baton-flags Threads::Threads)
 target_include_directories(baton-internal INTERFACE
-	${baton_rooms} ${PROJECT_SOURCE_DIR}/tests/support)
+	${baton_rooms} ${PROJECT_SOURCE_DIR}/tests/support
+	${PROJECT_SOURCE_DIR}/tests/unit/support)
 if(BATON_HAVE_MPI)
 	target_compile_definitions(baton-internal INTERFACE BATONI_WITH_MPI)
 endif()

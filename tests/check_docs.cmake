@@ -51,7 +51,7 @@ function(between text from to start part_p next_p)
 endfunction()
 
 # Where the headers of others are that a page's C may include.
-set(others -I${ROOT}/tests/docs -I${ROOT}/tests/unit/nccl_stub
+set(others -I${ROOT}/tests/docs -I${ROOT}/tests/unit/transport/nccl/nccl_stub
     -I${ROOT}/transport/nccl)
 string(REPLACE "," ";" MPI_INCLUDES "${MPI_INCLUDES}")
 foreach(dir IN LISTS MPI_INCLUDES)

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../unit/near_world.h"
+#include "../unit/support/near_world.h"
 #include "block.h"
 #include "fuzz.h"
 #include "thread.h"

@@ -5,7 +5,7 @@
  *
  * Baton needs no NCCL to be built and is linked to nothing of it.  The library is looked
  * for when a communicator asks for the NCCL transport.  So the names that <nccl.h> gives
- * are declared here, as NVIDIA's documentation has them.  tests/unit/test_nccl_header.c
+ * are declared here, as NVIDIA's documentation has them.  tests/unit/transport/nccl/test_nccl_header.c
  * compiles this file beside each <nccl.h> that can be had, with BATONI_NCCL_TYPES_GIVEN
  * defined, and compares all of it: the tables below are lists of macros for that purpose.
  *

@@ -5,7 +5,7 @@
  * Baton needs no CUDA Toolkit to be built and is linked to nothing of it.  The driver's
  * library is loaded when a communicator on the CUDA device is first asked for.  So the
  * names that <cuda.h> gives are declared here, as the driver's documentation has them.
- * tests/unit/test_cuda_api.c compiles this file beside a real <cuda.h>, with
+ * tests/unit/device/cuda/test_cuda_header.c compiles this file beside a real <cuda.h>, with
  * BATONI_CUDA_TYPES_GIVEN defined, and compares all of it: the tables below are lists of
  * macros for that purpose.
  *
