@@ -6,7 +6,8 @@
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/baton)
 
-install(FILES include/baton.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/baton.h include/baton_trace.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(BATON_HAVE_MPI)
 	install(FILES include/baton_mpi.h
 	        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -187,7 +187,7 @@ endfunction()
 
 file(MAKE_DIRECTORY ${WORK})
 set(headers)
-foreach(header baton.h baton_mpi.h)
+foreach(header baton.h baton_mpi.h baton_trace.h)
 	file(READ ${ROOT}/include/${header} text)
 	string(APPEND headers " ${header} ${text}\n")
 endforeach()

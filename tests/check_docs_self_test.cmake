@@ -44,6 +44,7 @@ file(READ ${WORK}/tree/include/baton.h header)
 string(REPLACE "@" ";" header "#define BATON_API\n${header}")
 file(WRITE ${WORK}/tree/include/baton.h "${header}")
 file(WRITE ${WORK}/tree/include/baton_mpi.h "/* nothing */\n")
+file(WRITE ${WORK}/tree/include/baton_trace.h "/* nothing */\n")
 file(WRITE ${WORK}/tree/samples/hello.c "int main(void) { return 0; }\n")
 file(WRITE ${WORK}/tree/README.md "See [it](docs/man/baton_go.3.md).
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Every header compiles alone: all of them as C11, baton.h also as C++17, and
+# Every header compiles alone: all of them as C11, the public ones also as C++17, and
 # the initialisers of baton.h in both.
 # cmake -DROOT=... -DCC=... -DCXX=... [-DMPI_INCLUDES=dir,dir] -P this
 cmake_minimum_required(VERSION 3.25)
@@ -50,6 +50,8 @@ struct baton_comm_options make(void)
 ")
 compiles("baton.h (C11)" "#include <baton.h>\n" ${c11})
 compiles("baton.h (C++17)" "#include <baton.h>\n" ${cxx17})
+compiles("baton_trace.h (C11)" "#include <baton_trace.h>\n" ${c11})
+compiles("baton_trace.h (C++17)" "#include <baton_trace.h>\n" ${cxx17})
 compiles("an initialiser of baton.h (C11)" "${initialisers}" ${c11})
 compiles("an initialiser of baton.h (C++17)" "${initialisers}" ${cxx17})
 if(MPI_INCLUDES)

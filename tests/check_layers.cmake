@@ -122,7 +122,7 @@ function(check_source file)
 			continue()
 		endif()
 		set(header ${CMAKE_MATCH_1})
-		if(header STREQUAL "baton.h" OR
+		if(header STREQUAL "baton.h" OR header STREQUAL "baton_trace.h" OR
 		   (header STREQUAL "baton_mpi.h" AND file MATCHES "mpi"))
 			continue()
 		endif()
@@ -256,6 +256,7 @@ endfunction()
 
 check_public(include/baton.h "<stdbool.h>" "<stddef.h>" "<stdint.h>")
 check_public(include/baton_mpi.h "\"baton.h\"" "<mpi.h>")
+check_public(include/baton_trace.h "<stdint.h>")
 file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/runtime/*.[ch]
      ${ROOT}/transport/*.[ch] ${ROOT}/window/*.[ch])
 if(NOT files)
