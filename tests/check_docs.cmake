@@ -172,6 +172,12 @@ function(check_page file names_p)
 			complain(${file} "${name} is in NAME, not in SYNOPSIS")
 		endif()
 	endforeach()
+	foreach(name IN LISTS prototypes)
+		if(NOT name IN_LIST names)
+			complain(${file} "${name} is in SYNOPSIS, not in NAME, so man does \
+not find it")
+		endif()
+	endforeach()
 	string(REGEX MATCHALL "(enum|struct|const|size_t|int|void) [^@]*@"
 	       prototypes_text "${synopsis}")
 	foreach(prototype IN LISTS prototypes_text)

@@ -138,6 +138,8 @@ spoil(${page} "# THREADS\n" "baton_gone\n# THREADS\n"
 spoil(${page} "int how, const" "long how, const" "not so in a header")
 spoil(${page} "baton_go - go" "baton_go, baton_not - go"
       "baton_not is in NAME, not in SYNOPSIS")
+spoil(${page} "baton_go - go" "baton_not - go"
+      "baton_go is in SYNOPSIS, not in NAME")
 spoil(${page} "baton_go - go" "baton - go" "does not begin with baton_go")
 spoil(${page} "# STREAM ORDER\n" "" "has no STREAM ORDER")
 spoil(docs/man/baton-look.1.md "# OPTIONS\n" "" "has no OPTIONS")
