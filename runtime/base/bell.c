@@ -77,15 +77,15 @@ batoni_bell_ring(struct batoni_bell *bell)
 }
 
 void
-batoni_bell_sleep(struct batoni_bell *bell, uint32_t rung, uint64_t nap_ns)
+batoni_bell_sleep(struct batoni_bell *bell, uint32_t rung, uint64_t sleep_ns)
 {
-	struct timespec nap = {
-		.tv_sec = (time_t)(nap_ns / 1000000000u),
-		.tv_nsec = (long)(nap_ns % 1000000000u),
+	struct timespec sleep = {
+		.tv_sec = (time_t)(sleep_ns / 1000000000u),
+		.tv_nsec = (long)(sleep_ns % 1000000000u),
 	};
 
 	syscall(SYS_futex, &bell->doorbell, FUTEX_WAIT, rung,
-	        nap_ns == UINT64_MAX ? NULL : &nap, NULL, 0);
+	        sleep_ns == UINT64_MAX ? NULL : &sleep, NULL, 0);
 }
 
 void

@@ -129,9 +129,9 @@ void batoni_bell_ring(struct batoni_bell *bell);
 /* Wake whatever listens to it; the rest of what a signaller does.  Without a pipe the futex is rung for
  * BATONI_LISTEN_FD as well. */
 void batoni_bell_call(struct batoni_bell *bell, const struct batoni_pipe *pipe_or_null);
-/* Sleep unless doorbell differs from rung, for at most nap_ns (UINT64_MAX: no limit).
+/* Sleep unless doorbell differs from rung, for at most sleep_ns (UINT64_MAX: no limit).
  * Spurious returns are normal. */
-void batoni_bell_sleep(struct batoni_bell *bell, uint32_t rung, uint64_t nap_ns);
+void batoni_bell_sleep(struct batoni_bell *bell, uint32_t rung, uint64_t sleep_ns);
 
 /* The pipe of the process with this bell, which may be this process; NULL: it has none, or this process may
  * not open it, or has no descriptor left.  Close it by batoni_pipe_close (NULL is allowed). */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a path has to have looked at: its load.  A path is one way of carrying out
+ * The load of a path: how much it has in flight, by how soon that has to be polled.  A path is one way of carrying out
  * operations: the messages of a transport, the one-sided layer.  Each counts its own load;
- * runtime/core/outlook.c adds up those of a communicator and says when to look again.
+ * runtime/core/forecast.c adds up those of a communicator and says when to poll again.
  */
 #ifndef BATONI_LOAD_H
 #define BATONI_LOAD_H
@@ -26,15 +26,14 @@ struct batoni_load {
 	 * stream that they are behind. */
 	uint32_t awaiting;
 	/* Receives that this path keeps posted on another one, for messages that may
-	 * come.  No reason to look unless an operation is awaiting, nor where that path parks them. */
+	 * come.  They need no poll unless an operation is awaiting, and none where that path parks them. */
 	uint32_t standing;
-	/* What the device does not report: marks. */
+	/* Marks, whose end the device does not report: only a query of the device shows it. */
 	uint32_t polled;
-	/* A test looks at only a part of what is in flight; so many more look at the
-	 * rest. */
+	/* A test covers only a part of what is in flight; this many more tests cover the rest. */
 	uint32_t more_tests;
 	/* Constant.  A parked wait may also be met by what rings no bell at once (a write of a
-	 * stream): while there are some, look at growing intervals. */
+	 * stream): while there are some, poll at growing intervals. */
 	bool unrung;
 	/* Constant.  What of this path waits for a peer is parked, receives that another path keeps posted on
 	 * it too: whoever sends to them rings the bell. */
@@ -44,22 +43,22 @@ struct batoni_load {
 	bool quiet;
 };
 
-/* When to look again, from late to soon: the same answer for a host that drives, for the
+/* When to poll again, from late to soon: the same answer for a waiter that drives, for the
  * engine's thread, and for a pass. */
-enum batoni_look {
+enum batoni_poll {
 	/* Nothing goes on until a thread of this process calls, the bell rings, or a
 	 * deadline passes. */
-	BATONI_LOOK_WHEN_RUNG,
-	/* Only messages to standing receives may come, or counts that streams write: look at
+	BATONI_POLL_WHEN_RUNG,
+	/* Only messages to standing receives may come, or counts that streams write: poll at
 	 * growing intervals. */
-	BATONI_LOOK_WATCH,
-	/* A device alone ends what is pending, and only a look shows that.  A host looks at
-	 * growing intervals when it has looked for long: a kernel may be in front of it. */
-	BATONI_LOOK_DEVICE,
+	BATONI_POLL_WATCH,
+	/* A device alone ends what is pending, and only a poll shows that.  A waiter polls at
+	 * growing intervals when it has polled for long: a kernel may be in front of it. */
+	BATONI_POLL_DEVICE,
 	/* A peer may end an operation at any time. */
-	BATONI_LOOK_PENDING,
-	/* Each look moves bytes; or the two before this one at once. */
-	BATONI_LOOK_MOVING
+	BATONI_POLL_PENDING,
+	/* Each poll moves bytes; or PENDING and DEVICE both hold. */
+	BATONI_POLL_MOVING
 };
 
 #endif

@@ -158,8 +158,8 @@ struct batoni_engine {
 	_Atomic(struct batoni_op *) inbox;  /* enqueued; newest first */
 	_Atomic(struct batoni_op *) posted; /* reached on a thread of the device */
 	atomic_uint attention;              /* cancels or breaks are to be processed */
-	atomic_uint wanted; /* sum of BATONI_TAKER and BATONI_SLEEPER units */
-	atomic_uint dozing;                 /* BATONI_DOZE_* bits */
+	atomic_uint wanted; /* sum of BATONI_CLAIMANT and BATONI_SLEEPER units */
+	atomic_uint asleep;                 /* BATONI_ASLEEP_* bits */
 	atomic_uint in_hand;                /* the driver is placing or collecting */
 	atomic_uint running; /* streams' threads that run a function now and will
 	                        drive when it has returned (launch.c) */
@@ -180,8 +180,8 @@ struct batoni_engine {
 	uint32_t passes; /* since the clock was last read for the liveness check */
 	uint64_t peers_checked_ns; /* the last liveness check; coarse clock */
 	/* Of the engine's thread while it listens: the deadline at which it wakes, and the
-	 * bound of its nap. */
-	uint64_t thread_wakes, thread_naps_ns;
+	 * bound of its sleep. */
+	uint64_t thread_wakes, thread_sleeps_ns;
 	_Atomic uint64_t host_passes;   /* passes made by host threads */
 
 	/* Futex of the engine's thread. */
@@ -190,17 +190,17 @@ struct batoni_engine {
 	atomic_bool stopping;
 };
 
-/* Units of batoni_engine.wanted.  A taker must get the lock: the next holder to release
+/* Units of batoni_engine.wanted.  A claimant must get the lock: the next holder to release
  * it hands it over.  A sleeper has a pending request, and drives if no other thread
  * does. */
 #define BATONI_SLEEPER 1u
-#define BATONI_TAKER (1u << 16)
+#define BATONI_CLAIMANT (1u << 16)
 
 /* The driver sleeps while it holds the lock.  Nothing progresses until a thread calls, or
  * the driver polls at long intervals for messages of the one-sided layer. */
-#define BATONI_DOZE_DRIVER 1u
+#define BATONI_ASLEEP_DRIVER 1u
 /* The engine's thread sleeps and does not hold the lock. */
-#define BATONI_DOZE_THREAD 2u
+#define BATONI_ASLEEP_THREAD 2u
 
 extern struct batoni_engine batoni_engine;
 extern _Atomic(struct baton_comm *) batoni_comms[BATONI_COMMS_MAX];
@@ -209,7 +209,7 @@ extern _Atomic(struct baton_comm *) batoni_comms[BATONI_COMMS_MAX];
 
 /* Called after a release of the lock that found work left or the lock wanted. */
 void batoni_left(void);
-/* Take the driver lock, waiting for at most one pass of each earlier taker. */
+/* Take the driver lock, waiting for at most one pass of each earlier claimant. */
 void batoni_take(void);
 /* The same with a time limit.  False: the lock was not taken. */
 bool batoni_take_within(uint64_t wait_ns);

@@ -29,7 +29,7 @@
 #include "line.h"
 #include "liveness.h"
 #include "log.h"
-#include "outlook.h"
+#include "forecast.h"
 #include "sweep.h"
 #include "wake.h"
 
@@ -99,7 +99,7 @@ tell_driver(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 
-	if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)
+	if (atomic_load(&e->asleep) & BATONI_ASLEEP_DRIVER)
 		batoni_ring();
 	else if (!atomic_load(&e->driver) && batoni_try())
 		/* The previous holder released the lock before it could see the push;
@@ -135,13 +135,13 @@ void
 batoni_post(struct batoni_op *op)
 {
 	struct batoni_engine *e = &batoni_engine;
-	unsigned dozing;
+	unsigned asleep;
 
 	push(&e->posted, op, &op->posted);
-	dozing = atomic_load(&e->dozing);
-	if (dozing & BATONI_DOZE_DRIVER)
+	asleep = atomic_load(&e->asleep);
+	if (asleep & BATONI_ASLEEP_DRIVER)
 		batoni_ring();
-	else if ((dozing & BATONI_DOZE_THREAD) && !atomic_load(&e->driver))
+	else if ((asleep & BATONI_ASLEEP_THREAD) && !atomic_load(&e->driver))
 		batoni_ring_thread();
 }
 
@@ -151,7 +151,7 @@ batoni_post_to_driver(struct batoni_op *op)
 	struct batoni_engine *e = &batoni_engine;
 
 	push(&e->posted, op, &op->posted);
-	if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)
+	if (atomic_load(&e->asleep) & BATONI_ASLEEP_DRIVER)
 		batoni_ring();
 }
 
@@ -167,7 +167,7 @@ batoni_nudge(void)
 		attend();
 		batoni_end_and_issue();
 		batoni_leave();
-	} else if (atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER) {
+	} else if (atomic_load(&batoni_engine.asleep) & BATONI_ASLEEP_DRIVER) {
 		batoni_ring();
 	}
 }
@@ -243,10 +243,10 @@ batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 	status = comm->device_ops->stream_idle(comm->device, stream);
 	/* The driver publishes an end and lets the stream go on one after the other:
 	 * the stream can look idle before hosts and queue have been told, and busy
-	 * when all its requests have ended.  Taking the lock waits for both.  A dozing
+	 * when all its requests have ended.  Taking the lock waits for both.  A asleep
 	 * driver has done both. */
 	if (atomic_load(&e->driver) &&
-	    !(atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)) {
+	    !(atomic_load(&e->asleep) & BATONI_ASLEEP_DRIVER)) {
 		batoni_take();
 		if (status != BATON_OK)
 			status = comm->device_ops->stream_idle(comm->device,
@@ -397,7 +397,7 @@ serve(struct baton_comm *comm)
 		}
 	}
 	if (unlikely(comm->fifos.lines_live > 0))
-		events += batoni_lines_look(comm);
+		events += batoni_lines_poll(comm);
 	if (unlikely(comm->marks.issued))
 		events += batoni_comm_watch(comm);
 	if (unlikely(comm->deadlines.next_ns != BATONI_NEVER))
@@ -438,7 +438,7 @@ may_rest(const struct baton_comm *comm)
 	const struct batoni_load sum = batoni_comm_load(comm);
 	struct batoni_engine *e = &batoni_engine;
 
-	if (batoni_load_look(&sum) != BATONI_LOOK_WHEN_RUNG ||
+	if (batoni_load_poll(&sum) != BATONI_POLL_WHEN_RUNG ||
 	    (comm->fault.status != BATON_OK && !comm->fault.aborted))
 		return false;
 	if (!atomic_load(&e->deep) ||
@@ -446,10 +446,10 @@ may_rest(const struct baton_comm *comm)
 		return true;
 	if (!sum.parked && comm->deadlines.next_ns == BATONI_NEVER && comm->in_engine)
 		return true;
-	return (atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD) &&
+	return (atomic_load(&batoni_bell()->listening) & BATONI_ASLEEP_THREAD) &&
 	       comm->deadlines.next_ns >= e->thread_wakes &&
-	       batoni_nap_most(sum.parked > 0, batoni_comm_awaits_health(comm)) >=
-	               e->thread_naps_ns;
+	       batoni_sleep_most_ns(sum.parked > 0, batoni_comm_awaits_health(comm)) >=
+	               e->thread_sleeps_ns;
 }
 
 /* Without an operation.  Messages of a path may be left, or marks of what is lent. */
@@ -546,7 +546,7 @@ batoni_poll(const struct baton_comm *comm_or_null)
 
 /* ---- releasing and taking the lock ---- */
 
-/* The lock word between the handover and a taker's claim. */
+/* The lock word between the handover and a claimant's claim. */
 static const struct batoni_thread handed_over;
 
 static bool
@@ -567,7 +567,7 @@ batoni_left(void)
 	char *kept = batoni_sentence_aside(scratch);
 
 	while (batoni_work_left() &&
-	       atomic_load(&e->wanted) < BATONI_TAKER && batoni_try_long()) {
+	       atomic_load(&e->wanted) < BATONI_CLAIMANT && batoni_try_long()) {
 		batoni_place_inbox();
 		collect_posted();
 		if (atomic_load(&e->attention))
@@ -576,21 +576,21 @@ batoni_left(void)
 		atomic_store(&e->driver, NULL);
 	}
 	batoni_sentence_back(kept);
-	if (atomic_load(&e->wanted) >= BATONI_TAKER) {
+	if (atomic_load(&e->wanted) >= BATONI_CLAIMANT) {
 		/* If another thread gets the lock first, its release comes through here
 		 * too. */
 		if (batoni_try()) {
 			atomic_store(&e->driver, &handed_over);
-			/* The last taker may have timed out.  It subtracts from
+			/* The last claimant may have timed out.  It subtracts from
 			 * `wanted`, then tries the handed-over lock; this thread
 			 * stores the lock word, then loads `wanted`.  One of the
 			 * two claims the lock. */
-			if (atomic_load(&e->wanted) < BATONI_TAKER &&
+			if (atomic_load(&e->wanted) < BATONI_CLAIMANT &&
 			    take_handed_over())
 				batoni_leave();
 		}
 	} else if (atomic_load(&e->wanted)) {
-		batoni_wake_heir();
+		batoni_wake_next_driver();
 	}
 	if (atomic_load(&e->deep) && atomic_load(&e->thread_working))
 		batoni_wake_thread();
@@ -605,13 +605,13 @@ batoni_take(void)
 	batoni_cancel_off();
 	if (batoni_try())
 		return;
-	atomic_fetch_add(&e->wanted, BATONI_TAKER);
+	atomic_fetch_add(&e->wanted, BATONI_CLAIMANT);
 	while (!take_handed_over() && !batoni_try()) {
-		if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)
+		if (atomic_load(&e->asleep) & BATONI_ASLEEP_DRIVER)
 			batoni_ring();
 		sched_yield();
 	}
-	atomic_fetch_sub(&e->wanted, BATONI_TAKER);
+	atomic_fetch_sub(&e->wanted, BATONI_CLAIMANT);
 }
 
 bool
@@ -624,14 +624,14 @@ batoni_take_within(uint64_t wait_ns)
 	/* The pause is a cancellation point.  A thread cancelled there would leave its
 	 * units in `wanted` for ever. */
 	batoni_cancel_off();
-	atomic_fetch_add(&e->wanted, BATONI_TAKER);
+	atomic_fetch_add(&e->wanted, BATONI_CLAIMANT);
 	for (unsigned tries = 0; !(taken = take_handed_over() || batoni_try()) &&
 	                         batoni_real_ns() < limit_ns; tries++) {
-		if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)
+		if (atomic_load(&e->asleep) & BATONI_ASLEEP_DRIVER)
 			batoni_ring();
 		batoni_pause_between(tries);
 	}
-	atomic_fetch_sub(&e->wanted, BATONI_TAKER);
+	atomic_fetch_sub(&e->wanted, BATONI_CLAIMANT);
 	/* The holder may have handed the lock over to this thread before the
 	 * subtraction; nobody else would claim it. */
 	taken = taken || take_handed_over();

@@ -44,7 +44,7 @@ void batoni_reached_launch(struct batoni_stream_item *item);
 /* The driver: is there nothing to poll until a launched function returns, whose thread
  * then drives, or another thread calls? */
 bool batoni_is_left_to_launches(void);
-/* Release the lock; if the above holds, without waking an heir. */
+/* Release the lock; if the above holds, without waking a next driver. */
 void batoni_leave_to_launches(void);
 
 /* ---- the engine's own thread (engine_thread.c) ---- */

@@ -1,39 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine's own thread: it drives when operations are pending and no host does.
+ * The engine's own thread: it drives when operations are pending and no thread of the program does.
  *
- * It naps between passes (pace.c).  Naps are short while events come or bytes move, and one tick
- * while it only waits for peers (a millisecond, with many requests two) or while a host
- * drives.  It enters
- * deep sleep LINGER_TICKS ticks after the last operation has ended, or a few ticks after
- * a host began to block while holding the driver lock.  Two calls wake it from deep
- * sleep: the first enqueue that leaves something pending, and a host that releases the
- * lock with something pending.  Neither wakes it from a nap, since a wake costs the
+ * It sleeps between passes (backoff.c).  Sleeps are short while events come or bytes move, and one tick
+ * while it only waits for peers (a millisecond, with many requests two) or while a waiter drives.
+ * It enters deep sleep LINGER_TICKS ticks after the last operation has ended, or a few ticks after
+ * a waiter began to block while holding the driver lock.  Two calls wake it from deep
+ * sleep: the first enqueue that leaves something pending, and a thread that releases the
+ * lock with something pending.  Neither wakes it from a sleep, since a wake costs the
  * caller some microseconds.  A device that posts (a trigger fired, a launched function
- * returned) wakes it from any nap.
+ * returned) wakes it from any sleep.
  *
- * It sleeps so too while what is pending needs no look (BATONI_LOOK_WHEN_RUNG): on a quiet
+ * It also sleeps so while nothing that is pending has to be polled (BATONI_POLL_WHEN_RUNG): on a quiet
  * transport a receive ends within a call of another thread.  If a deadline is to be kept, the
- * health of a device to be looked at, or a wait for a signal is *parked* (only the store of a
+ * health of a device to be checked, or a wait for a signal is *parked* (only the store of a
  * peer ends it), the thread listens: the peer that signals rings the bell (shm.h).  It wakes
- * by itself for deadlines, every NAP_LISTENING_NS to check that the processes of the peers
- * still exist, and every NAP_HEALTH_NS for devices and for peers that are gone.
+ * by itself for deadlines, every SLEEP_LISTENING_NS to check that the processes of the peers
+ * still exist, and every SLEEP_HEALTH_NS for devices and for peers that are gone.
  *
  * Where the ringer has woken a program by the pipe (queue_pipe.c), that program polls and drives.  The
- * thread is rung too, and gives it a head start of HEAD_START_NS: both would only get into each other's
- * way.
+ * thread is rung too, and first waits for HEAD_START_NS, so that the two do not compete for the lock.
  *
- * While it watches (BATONI_LOOK_WATCH) and waits are parked, it listens in its longer naps
- * too: counts that streams write come without a ring, but the engine of their source rings
- * when it has seen that they are there.  So such a wait goes on after that ring, and not
- * after the nap.
+ * While it watches (BATONI_POLL_WATCH) and waits are parked, it listens in its longer sleeps
+ * too: a stream that writes a count rings no bell, but the engine of the source rings
+ * when it has seen the write.  So such a wait goes on after that ring, and not
+ * after the sleep.
  *
- * A host may find a resting communicator that this thread does not cover: the thread does
- * not listen, or it would wake after the deadline, or its nap is longer than the period of a
- * check that the communicator needs.  The host then keeps the communicator busy (engine.c).
+ * A driver may find a resting communicator that this thread does not cover: the thread does
+ * not listen, or it would wake after the deadline, or its sleep is longer than the period of a
+ * check that the communicator needs.  The driver then keeps the communicator busy (engine.c).
  * It thus releases the lock with something pending, which wakes this thread.
  *
- * The thread sleeps on a futex word of its own, so that waking a dozing host does not
+ * The thread sleeps on a futex word of its own, so that waking a sleeping driver does not
  * wake it.  Only while it listens does it sleep on the process's bell.  A waker clears
  * `deep`, adds to the word, then loads `listening`.  The sleeper sets its bit in
  * `listening`, then loads `deep` for the last time.  One of them sees the other.
@@ -50,18 +48,18 @@
 #include "engine.h"
 #include "liveness.h"
 #include "log.h"
-#include "outlook.h"
-#include "pace.h"
+#include "forecast.h"
+#include "backoff.h"
 #include "queue_pipe.h"
 #include "wake.h"
 
 #define STOP_S 10 /* how long the stop waits for the thread's last pass */
 #define LINGER_TICKS 20u
-#define BEHIND_TICKS 3u /* behind a dozing host, which wakes this thread when it leaves */
+#define BEHIND_TICKS 3u /* behind a sleeping driver, which wakes this thread when it leaves */
 #define SLICE_NS 100000u /* the shortest that Linux gives */
-#define SPINS 30u /* passes without events, after a pass with some, before a nap */
+#define SPINS 30u /* passes without events, after a pass with some, before a sleep */
 #define HEAD_START_NS 300000u
-#define LISTENS_LEAST_NS 200000u /* the shortest nap in which to listen while it watches */
+#define LISTENS_LEAST_NS 200000u /* the shortest sleep in which to listen while it watches */
 
 static pthread_mutex_t thread_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;     /* under thread_lock */
@@ -77,96 +75,96 @@ processor_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* What the thread naps on. */
-struct nap {
+/* What the thread sleeps on. */
+struct interval {
 	uint64_t ns;
 	uint32_t rung; /* it returns at once if thread_rung has changed from this */
 	bool listens;  /* on the bell: it returns at once if that has changed too */
 	uint32_t bell;
 };
 
-/* Listen in this nap, and look once more; the driver. */
+/* Listen in this sleep, and poll once more; the driver. */
 static void
-listen_napping(struct nap *nap)
+listen_asleep(struct interval *interval)
 {
-	nap->bell = batoni_rung();
-	nap->listens = true;
-	batoni_listen(BATONI_DOZE_THREAD);
+	interval->bell = batoni_rung();
+	interval->listens = true;
+	batoni_listen(BATONI_ASLEEP_THREAD);
 	if (batoni_pass())
-		nap->ns = BATONI_NAP_MIN_NS;
+		interval->ns = BATONI_BACKOFF_MIN_NS;
 }
 
-/* Make passes while they yield events.  Decides how long to nap, and on what. */
+/* Make passes while they yield events.  Decides how long to sleep, and on what. */
 static void
-thread_drive(struct batoni_pace *pace, struct nap *nap)
+thread_drive(struct batoni_backoff *backoff, struct interval *interval)
 {
-	struct batoni_looked looked = {.worked_ns = processor_ns()};
-	struct batoni_outlook outlook;
+	struct batoni_polled polled = {.worked_ns = processor_ns()};
+	struct batoni_forecast forecast;
 	unsigned idle = 0;
-	uint64_t nap_ns;
+	uint64_t sleep_ns;
 
 	batoni_check_peers_soon();
 	while (idle < SPINS &&
 	       !atomic_load_explicit(&batoni_engine.wanted,
 	                             memory_order_relaxed)) {
 		if (batoni_pass()) {
-			looked.events = true;
+			polled.events = true;
 			idle = 0;
-		} else if (!looked.events) {
+		} else if (!polled.events) {
 			break;
 		} else {
 			idle++;
 		}
 	}
-	outlook = batoni_look_ahead();
-	looked.look = outlook.look;
-	looked.tick_ns = batoni_tick_ns(outlook.more_tests);
-	looked.now_ns = batoni_now_ns();
-	looked.worked_ns = processor_ns() - looked.worked_ns;
-	nap_ns = batoni_pace_nap(pace, &looked);
-	if (outlook.deadline != BATONI_NEVER)
-		nap_ns = batoni_time_left(looked.now_ns, outlook.deadline,
-		                          nap_ns);
-	nap->ns = nap_ns ? nap_ns : 1000u;
-	if (outlook.look == BATONI_LOOK_WATCH && outlook.parked &&
-	    nap->ns >= LISTENS_LEAST_NS)
-		listen_napping(nap);
+	forecast = batoni_forecast_now();
+	polled.poll = forecast.poll;
+	polled.tick_ns = batoni_tick_ns(forecast.more_tests);
+	polled.now_ns = batoni_now_ns();
+	polled.worked_ns = processor_ns() - polled.worked_ns;
+	sleep_ns = batoni_backoff_next(backoff, &polled);
+	if (forecast.deadline != BATONI_NEVER)
+		sleep_ns = batoni_time_left(polled.now_ns, forecast.deadline,
+		                          sleep_ns);
+	interval->ns = sleep_ns ? sleep_ns : 1000u;
+	if (forecast.poll == BATONI_POLL_WATCH && forecast.parked &&
+	    interval->ns >= LISTENS_LEAST_NS)
+		listen_asleep(interval);
 }
 
-/* No wake-up is lost.  The producer pushes, then loads `dozing`; this thread stores
- * `dozing`, then loads the queues; both seq_cst, so one of them sees the other. */
+/* No wake-up is lost.  The producer pushes, then loads `asleep`; this thread stores
+ * `asleep`, then loads the queues; both seq_cst, so one of them sees the other. */
 static bool
 announce(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 
-	atomic_fetch_or(&e->dozing, BATONI_DOZE_THREAD);
+	atomic_fetch_or(&e->asleep, BATONI_ASLEEP_THREAD);
 	return !batoni_work_left() && !atomic_load(&e->stopping);
 }
 
 static void
 renounce(void)
 {
-	atomic_fetch_and(&batoni_engine.dozing, ~BATONI_DOZE_THREAD);
+	atomic_fetch_and(&batoni_engine.asleep, ~BATONI_ASLEEP_THREAD);
 }
 
 /* No wake-up is lost while it listens: the waker adds to thread_rung, then loads `listening`; this
  * thread has set its bit there, and then loads thread_rung. */
 static void
-take_nap(const struct nap *nap)
+sleep_between(const struct interval *interval)
 {
 	_Atomic uint32_t *rung = &batoni_engine.thread_rung;
 	bool sleeps = announce();
 
-	if (sleeps && nap->listens)
-		sleeps = atomic_load(rung) == nap->rung;
-	if (sleeps && nap->listens)
-		batoni_bell_sleep(batoni_bell(), nap->bell, nap->ns);
+	if (sleeps && interval->listens)
+		sleeps = atomic_load(rung) == interval->rung;
+	if (sleeps && interval->listens)
+		batoni_bell_sleep(batoni_bell(), interval->bell, interval->ns);
 	else if (sleeps)
-		batoni_futex_wait(rung, nap->rung, nap->ns);
+		batoni_futex_wait(rung, interval->rung, interval->ns);
 	renounce();
-	if (nap->listens)
-		batoni_unlisten(BATONI_DOZE_THREAD);
+	if (interval->listens)
+		batoni_unlisten(BATONI_ASLEEP_THREAD);
 }
 
 /* The caller holds the driver lock and has set `deep`.  An enqueuer that leaves something
@@ -175,42 +173,42 @@ static void
 sleep_idle(uint32_t rung)
 {
 	struct batoni_engine *e = &batoni_engine;
-	uint64_t nap_ns = BATONI_NEVER;
+	uint64_t sleep_ns = BATONI_NEVER;
 	uint32_t bell = batoni_rung();
-	struct batoni_outlook outlook = batoni_look_ahead();
-	bool listens = outlook.parked || batoni_awaits_health() ||
-	               outlook.deadline != BATONI_NEVER;
+	struct batoni_forecast forecast = batoni_forecast_now();
+	bool listens = forecast.parked || batoni_awaits_health() ||
+	               forecast.deadline != BATONI_NEVER;
 	size_t events = 0;
 	bool idle;
 
 	if (listens) {
-		batoni_listen(BATONI_DOZE_THREAD);
+		batoni_listen(BATONI_ASLEEP_THREAD);
 		batoni_check_peers_soon();
 		events = batoni_pass();
-		outlook = batoni_look_ahead();
-		e->thread_wakes = outlook.deadline;
-		e->thread_naps_ns = batoni_nap_most(outlook.parked,
+		forecast = batoni_forecast_now();
+		e->thread_wakes = forecast.deadline;
+		e->thread_sleeps_ns = batoni_sleep_most_ns(forecast.parked,
 		                                    batoni_awaits_health());
-		nap_ns = batoni_time_left(batoni_now_ns(), e->thread_wakes,
-		                          e->thread_naps_ns);
+		sleep_ns = batoni_time_left(batoni_now_ns(), e->thread_wakes,
+		                          e->thread_sleeps_ns);
 	}
 	idle = atomic_load(&e->thread_working) == 0;
 	batoni_leave();
 	/* A pass with events may have left some. */
-	if (idle && nap_ns && !events && announce() && atomic_load(&e->deep)) {
+	if (idle && sleep_ns && !events && announce() && atomic_load(&e->deep)) {
 		if (listens)
-			batoni_bell_sleep(batoni_bell(), bell, nap_ns);
+			batoni_bell_sleep(batoni_bell(), bell, sleep_ns);
 		else
-			batoni_futex_wait(&e->thread_rung, rung, nap_ns);
+			batoni_futex_wait(&e->thread_rung, rung, sleep_ns);
 		if (listens && batoni_pipe_was_used())
 			batoni_futex_wait(&e->thread_rung, rung, HEAD_START_NS);
 	}
 	renounce();
 	if (listens)
-		batoni_unlisten(BATONI_DOZE_THREAD);
+		batoni_unlisten(BATONI_ASLEEP_THREAD);
 }
 
-/* A host dozes while it drives, or a stream's thread will drive when its function
+/* A host sleeps while it drives, or a stream's thread will drive when its function
  * returns.  No wake-up is lost: those threads release the lock or their place in
  * `running`, then load `deep`; this thread stores `deep`, then loads both. */
 static void
@@ -249,7 +247,7 @@ sleep_deep(void)
 		sleep_behind(rung);
 	else if (batoni_try())
 		sleep_idle(rung);
-	else if (atomic_load(&e->dozing) & BATONI_DOZE_DRIVER)
+	else if (atomic_load(&e->asleep) & BATONI_ASLEEP_DRIVER)
 		sleep_behind(rung);
 	atomic_store(&e->deep, false);
 }
@@ -280,7 +278,7 @@ thread_main(void *unused)
 {
 	struct batoni_engine *e = &batoni_engine;
 	uint64_t seen_passes = 0;
-	struct batoni_pace pace = {0};
+	struct batoni_backoff backoff = {0};
 	unsigned idle_ticks = 0;
 
 	(void)unused;
@@ -293,7 +291,7 @@ thread_main(void *unused)
 	while (!atomic_load(&e->stopping)) {
 		uint64_t passes = atomic_load(&e->host_passes);
 		uint32_t rung = atomic_load(&e->thread_rung);
-		struct nap nap = {.ns = BATONI_TICK_NS, .rung = rung};
+		struct interval interval = {.ns = BATONI_TICK_NS, .rung = rung};
 
 		batoni_tick();
 		if (idle_ticks > LINGER_TICKS) {
@@ -302,34 +300,34 @@ thread_main(void *unused)
 			idle_ticks = atomic_load(&e->thread_rung) == rung
 			                     ? LINGER_TICKS
 			                     : 0;
-			pace.nap_ns = 0;
+			backoff.sleep_ns = 0;
 			continue;
 		}
-		if ((atomic_load(&e->dozing) & BATONI_DOZE_DRIVER) ||
+		if ((atomic_load(&e->asleep) & BATONI_ASLEEP_DRIVER) ||
 		    is_behind_launches()) {
-			pace.nap_ns = nap.ns;
+			backoff.sleep_ns = interval.ns;
 			idle_ticks += LINGER_TICKS / BEHIND_TICKS;
 		} else if (passes != seen_passes || atomic_load(&e->wanted) ||
 		           !batoni_try()) {
-			pace.nap_ns = nap.ns; /* a host drives */
+			backoff.sleep_ns = interval.ns; /* a host drives */
 			idle_ticks = atomic_load(&e->thread_working)
 			                     ? 0
 			                     : idle_ticks + 1;
 		} else if (!atomic_load(&e->thread_working) && !batoni_work_left()) {
-			idle_ticks += batoni_look_ahead().parked
+			idle_ticks += batoni_forecast_now().parked
 			                      ? LINGER_TICKS + 1
 			                      : 1;
 			batoni_leave();
-			pace.nap_ns = nap.ns;
+			backoff.sleep_ns = interval.ns;
 			if (idle_ticks > LINGER_TICKS)
 				continue;
 		} else {
-			thread_drive(&pace, &nap);
+			thread_drive(&backoff, &interval);
 			idle_ticks = 0;
 			batoni_leave();
 		}
 		seen_passes = passes;
-		take_nap(&nap);
+		sleep_between(&interval);
 	}
 	/* A later thread may get the same address for its batoni_thread. */
 	atomic_store(&e->thread, NULL);

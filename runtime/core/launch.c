@@ -12,7 +12,7 @@
  * SPINS passes have brought nothing, or another thread holds the lock.  While one is
  * counted, and nothing has to be looked at until a function returns
  * (batoni_is_left_to_launches), the lock stays free: hosts that wait sleep without
- * driving (wait.c), and no heir is woken when the worker lets go to run the next function.
+ * driving (wait.c), and no next driver is woken when the worker lets go to run the next function.
  *
  * No sleeper is left alone: it counts itself in `wanted`, then loads `driver` and `running`
  * and sleeps if either is set.  The worker leaves `running`, gives the lock up if it has
@@ -28,7 +28,7 @@
 #include <sched.h>
 
 #include "engine.h"
-#include "outlook.h"
+#include "forecast.h"
 
 #define SPINS 300u      /* passes without events before the worker gives up */
 #define LOCK_SPINS 100u /* looks for a lock that another thread holds */
@@ -48,7 +48,7 @@ may_drive_all(void)
 bool
 batoni_is_left_to_launches(void)
 {
-	struct batoni_outlook outlook;
+	struct batoni_forecast forecast;
 
 	if (!atomic_load(&batoni_engine.running) || !may_drive_all())
 		return false;
@@ -58,8 +58,8 @@ batoni_is_left_to_launches(void)
 		if (!batoni_list_empty(&comm->deadlines.list))
 			return false;
 	}
-	outlook = batoni_look_ahead();
-	return outlook.look == BATONI_LOOK_WHEN_RUNG && !outlook.parked;
+	forecast = batoni_forecast_now();
+	return forecast.poll == BATONI_POLL_WHEN_RUNG && !forecast.parked;
 }
 
 static void
@@ -99,14 +99,14 @@ drive(const struct batoni_device_ops *ops, struct batoni_device *device,
 			return false;
 		if (idle > YIELD_SPINS)
 			sched_yield();
-		if (!e->working || atomic_load(&e->wanted) >= BATONI_TAKER ||
+		if (!e->working || atomic_load(&e->wanted) >= BATONI_CLAIMANT ||
 		    atomic_load(&e->stopping) || !may_drive_all())
 			return false;
 	}
 	return false;
 }
 
-/* Workers drive when their functions have returned, so an heir is needed only if something
+/* Workers drive when their functions have returned, so a next driver is needed only if something
  * else has to be looked at. */
 void
 batoni_leave_to_launches(void)
@@ -120,7 +120,7 @@ batoni_leave_to_launches(void)
 	atomic_store(&e->driver, NULL);
 	/* A worker that has left `running` since may have seen the lock held, and
 	 * have left the rest to this thread. */
-	if (batoni_work_left() || atomic_load(&e->wanted) >= BATONI_TAKER ||
+	if (batoni_work_left() || atomic_load(&e->wanted) >= BATONI_CLAIMANT ||
 	    !atomic_load(&e->running))
 		batoni_left();
 	if (batoni_thread.uncancellable)

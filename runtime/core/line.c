@@ -238,7 +238,7 @@ batoni_line_again(struct baton_comm *comm, uint64_t key)
 }
 
 size_t
-batoni_lines_look(struct baton_comm *comm)
+batoni_lines_poll(struct baton_comm *comm)
 {
 	struct batoni_fifo_table *table = &comm->fifos;
 	size_t events = 0;

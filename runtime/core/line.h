@@ -38,6 +38,6 @@ void batoni_line_left(struct batoni_fifo *line, struct batoni_op *op);
  * the line of their tag now. */
 void batoni_line_again(struct baton_comm *comm, uint64_t key);
 /* Look for messages that the heads of the communicator's lines wait for.  Returns the number of events. */
-size_t batoni_lines_look(struct baton_comm *comm);
+size_t batoni_lines_poll(struct baton_comm *comm);
 
 #endif

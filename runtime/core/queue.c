@@ -41,7 +41,7 @@
 #include "log.h"
 #include "mem.h"
 #include "liveness.h"
-#include "outlook.h"
+#include "forecast.h"
 #include "queue.h"
 #include "queue_pipe.h"
 #include "request.h"
@@ -386,7 +386,7 @@ only_peers_end(const struct baton_comm *comm)
 {
 	const struct batoni_load sum = batoni_comm_load(comm);
 
-	return batoni_load_look(&sum) == BATONI_LOOK_WHEN_RUNG && sum.parked;
+	return batoni_load_poll(&sum) == BATONI_POLL_WHEN_RUNG && sum.parked;
 }
 
 /* The queue has just been armed.  Let the pipe wake the program, if it can.  OK; PENDING: something has come

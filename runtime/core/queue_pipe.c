@@ -26,7 +26,7 @@
  * descriptor does not stay readable.  So the wake-ups for nothing are no more than the armings.  (If a process
  * is killed between the two, its byte never comes: owed stays 1 too many, and each poll makes one system
  * call more.  The program then sleeps until the engine's thread looks, and so it does while the ringer is
- * stopped between the two: for a second at most (NAP_LISTENING_NS of outlook.c), the same as where
+ * stopped between the two: for a second at most (SLEEP_LISTENING_NS of forecast.c), the same as where
  * it is killed or stopped between publishing and ringing.  What others publish meanwhile rings that thread.
  * Without an engine's thread the timer wakes the program, or, with BATON_PROGRESS_CALLS, the ringer that goes on
  * and nobody else.)

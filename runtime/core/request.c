@@ -104,8 +104,8 @@ wake_after_release(baton_request request, uint64_t word)
 {
 	if (word & BATONI_OP_WAITED)
 		batoni_wake_waiters(request);
-	/* The dozing driver may be one of the waiters. */
-	if (atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER)
+	/* The sleeping driver may be one of the waiters. */
+	if (atomic_load(&batoni_engine.asleep) & BATONI_ASLEEP_DRIVER)
 		batoni_ring();
 }
 
@@ -320,7 +320,7 @@ drive_briefly(struct batoni_op *op, uint64_t *word_p,
 		word = atomic_load_explicit(&op->word, memory_order_acquire);
 		if (unlikely(atomic_load_explicit(&e->wanted,
 		                                  memory_order_relaxed) >=
-		             BATONI_TAKER))
+		             BATONI_CLAIMANT))
 			break;
 	}
 	e->finishing.op = NULL;

@@ -4,8 +4,8 @@
  * thread wakes them.
  *
  * A waiter that gets the driver lock drives until its requests have ended.  It takes the
- * lock from the engine's thread, which makes no second pass while a host wants the lock.
- * It takes the lock from another host only if this thread alone may drive some
+ * lock from the engine's thread, which makes no second pass while a waiter wants the lock.
+ * It takes the lock from another waiter only if this thread alone may drive some
  * communicator (must_drive: FUNNELED).  All other waiters sleep, each on a futex word
  * of its own (struct batoni_sleeper).  A waiter whose request only the main thread can drive
  * is *passive*: it sleeps even if the lock is free.
@@ -16,25 +16,25 @@
  *     in the same word and, if it finds WAITED there, searches the list.  One of the two
  *     sees the other.  Releasing a pending request wakes its sleepers in the same way.
  *     Operations without sleepers pay nothing.
- *   - It becomes the *heir*.  A thread that releases the lock while there are sleepers
- *     (`wanted`) wakes one of them to drive.  It wakes no second one until the heir has
+ *   - It becomes the *next driver*.  A thread that releases the lock while there are sleepers
+ *     (`wanted`) wakes one of them to drive.  It wakes no second one until the next driver has
  *     the lock or passes the role on, by sleeping again or by returning from its wait.
  *     A sleeper adds itself to `wanted`, then loads `driver`; the holder clears
  *     `driver`, then loads `wanted`; all seq_cst.  So no sleeper misses a free lock.
  *   - Its time-out expires.
  *
- * A driver with nothing to poll ("quiet" transports) dozes on the doorbell while holding
+ * A driver with nothing to poll ("quiet" transports) sleeps on the bell while holding
  * the lock.  A producer that leaves work rings it, and so does the peer whose signal is
- * awaited.  The driver polls longer before it dozes in that second case, since a wake by
- * a peer takes as long as 1000 passes.  No wake-up is lost: the driver stores `dozing`,
- * then loads the queues; a producer pushes, then loads `dozing`.  Where signals may
+ * awaited.  The driver polls longer before it sleeps in that second case, since a wake by
+ * a peer takes as long as 1000 passes.  No wake-up is lost: the driver stores `asleep`,
+ * then loads the queues; a producer pushes, then loads `asleep`.  Where signals may
  * arrive as messages, the driver polls for them every 0.1 to 6 ms, with exponential
  * back-off; where a device alone works, every 0.1 to 0.8 ms.  A driver that finds nothing for
  * about a millisecond yields its core between passes, for the peers that it may be waiting for.
  *
- * Takers (batoni_take) are not sleepers: they spin and yield their core.  A driver checks
- * for takers after each pass and releases the lock.  The releasing thread hands the lock
- * over (batoni_left), so that no enqueuer or poller gets it before a taker does.
+ * Claimants (batoni_take) are not sleepers: they spin and yield their core.  A driver checks
+ * for claimants after each pass and releases the lock.  The releasing thread hands the lock
+ * over (batoni_left), so that no enqueuer or poller gets it before a claimant does.
  *
  * The lists of sleepers are in wake.c.
  *
@@ -48,21 +48,21 @@
 
 #include "engine.h"
 #include "liveness.h"
-#include "outlook.h"
+#include "forecast.h"
 #include "request.h"
 #include "wait.h"
 
 #define TURN_SPINS 200u  /* tries before a sleep while another thread drives */
-#define QUIET_SPINS 500u /* passes without events before a doze */
-#define LISTEN_SPINS 10000u /* the same, if a peer's signal would end the doze */
+#define QUIET_SPINS 500u /* passes without events before a sleep */
+#define LISTEN_SPINS 10000u /* the same, if a peer's signal would end the sleep */
 #define YIELD_PASSES 10000u
-#define TAKER_YIELDS 100u
-#define DOZE_MAX_NS 1000000000u /* also the period of the peers' liveness check */
-#define DOZE_HEALTH_NS 250000000u /* the same, where batoni_awaits_health */
-/* Back-off where signals may arrive as messages; each nap is twice the last one. */
-#define DOZE_MESSAGES_MIN_NS 100000u
-#define DOZE_MESSAGES_MAX_NS 6400000u
-#define DOZE_WORK_MAX_NS 800000u /* the same, where a device alone works */
+#define CLAIMANT_YIELDS 100u
+#define SLEEP_MAX_NS 1000000000u /* also the period of the peers' liveness check */
+#define SLEEP_HEALTH_NS 250000000u /* the same, where batoni_awaits_health */
+/* Back-off where signals may arrive as messages; each sleep is twice the last one. */
+#define BACKOFF_MESSAGES_MIN_NS 100000u
+#define BACKOFF_MESSAGES_MAX_NS 6400000u
+#define BACKOFF_WORK_MAX_NS 800000u /* the same, where a device alone works */
 
 /* Make the end of a pending request, or the release of its handle, call batoni_wake_waiters. */
 static void
@@ -93,95 +93,95 @@ mark_waited(const struct batoni_awaited *awaited)
 		mark_waited_one(awaited->requests[i]);
 }
 
-/* ---- hosts that wait ---- */
+/* ---- waiting threads ---- */
 
 static void
-doze(uint32_t rung, uint64_t nap_ns)
+sleep_on_bell(uint32_t rung, uint64_t sleep_ns)
 {
 	struct batoni_engine *e = &batoni_engine;
 
-	if (nap_ns > DOZE_HEALTH_NS && batoni_awaits_health())
-		nap_ns = DOZE_HEALTH_NS;
-	atomic_fetch_or(&e->dozing, BATONI_DOZE_DRIVER);
-	if (!batoni_work_left() && atomic_load(&e->wanted) < BATONI_TAKER &&
+	if (sleep_ns > SLEEP_HEALTH_NS && batoni_awaits_health())
+		sleep_ns = SLEEP_HEALTH_NS;
+	atomic_fetch_or(&e->asleep, BATONI_ASLEEP_DRIVER);
+	if (!batoni_work_left() && atomic_load(&e->wanted) < BATONI_CLAIMANT &&
 	    !atomic_load(&e->stopping))
-		batoni_bell_sleep(batoni_bell(), rung, nap_ns);
+		batoni_bell_sleep(batoni_bell(), rung, sleep_ns);
 	batoni_tick();
 	batoni_check_peers_soon();
-	atomic_fetch_and(&e->dozing, ~BATONI_DOZE_DRIVER);
+	atomic_fetch_and(&e->asleep, ~BATONI_ASLEEP_DRIVER);
 }
 
 /* Sleep while holding the lock; there is nothing to poll.  If signals would end the
  * sleep, make one last pass after starting to listen, and return its events. */
 static size_t
-doze_driving(uint64_t deadline, uint64_t limit_ns, uint64_t most_ns)
+sleep_driving(uint64_t deadline, uint64_t limit_ns, uint64_t most_ns)
 {
 	uint32_t rung = batoni_rung();
-	bool listens = batoni_look_ahead().parked;
+	bool listens = batoni_forecast_now().parked;
 	size_t events = 0;
-	uint64_t nap;
+	uint64_t sleep_ns;
 
 	if (listens) {
-		batoni_listen(BATONI_DOZE_DRIVER);
+		batoni_listen(BATONI_ASLEEP_DRIVER);
 		events = batoni_pass();
 	}
 
-	nap = batoni_time_left(batoni_now_ns(), deadline, most_ns);
+	sleep_ns = batoni_time_left(batoni_now_ns(), deadline, most_ns);
 	if (limit_ns != BATONI_NEVER)
-		nap = batoni_time_left(batoni_real_ns(), limit_ns, nap);
-	if (nap && !events)
-		doze(rung, nap);
+		sleep_ns = batoni_time_left(batoni_real_ns(), limit_ns, sleep_ns);
+	if (sleep_ns && !events)
+		sleep_on_bell(rung, sleep_ns);
 	if (listens)
-		batoni_unlisten(BATONI_DOZE_DRIVER);
+		batoni_unlisten(BATONI_ASLEEP_DRIVER);
 	return events;
 }
 
-/* Yield or doze after `idle` passes without events.  Returns the new count of idle
- * passes: 0 after events, and after a doze one less, so that the next idle pass dozes
- * again.  *nap_ns is the next doze where messages may arrive. */
+/* Yield or sleep after `idle` passes without events.  Returns the new count of idle
+ * passes: 0 after events, and after a sleep one less, so that the next idle pass sleeps
+ * again.  *sleep_ns is the next sleep where messages may arrive. */
 static unsigned
-rest(unsigned idle, uint64_t limit_ns, uint64_t *nap_ns)
+rest(unsigned idle, uint64_t limit_ns, uint64_t *sleep_ns)
 {
-	struct batoni_outlook outlook = {.look = BATONI_LOOK_PENDING};
-	uint64_t most_ns = DOZE_MAX_NS;
+	struct batoni_forecast forecast = {.poll = BATONI_POLL_PENDING};
+	uint64_t most_ns = SLEEP_MAX_NS;
 	size_t events;
 	bool watches;
 
 	if (idle % QUIET_SPINS == 0)
-		outlook = batoni_look_ahead();
-	watches = outlook.look == BATONI_LOOK_WATCH ||
-	          outlook.look == BATONI_LOOK_DEVICE;
-	if (outlook.look >= BATONI_LOOK_PENDING ||
+		forecast = batoni_forecast_now();
+	watches = forecast.poll == BATONI_POLL_WATCH ||
+	          forecast.poll == BATONI_POLL_DEVICE;
+	if (forecast.poll >= BATONI_POLL_PENDING ||
 	    (watches && idle <= YIELD_PASSES)) {
 		if (idle > YIELD_PASSES)
 			sched_yield();
 		return idle;
 	}
-	if (outlook.look == BATONI_LOOK_WHEN_RUNG && idle < LISTEN_SPINS &&
-	    outlook.parked_on_others) {
+	if (forecast.poll == BATONI_POLL_WHEN_RUNG && idle < LISTEN_SPINS &&
+	    forecast.parked_on_others) {
 		/* The process that is to ring may need this processor. */
 		sched_yield();
 		return idle;
 	}
 	if (watches) {
-		most_ns = *nap_ns;
-		if (*nap_ns < DOZE_MESSAGES_MAX_NS)
-			*nap_ns *= 2;
+		most_ns = *sleep_ns;
+		if (*sleep_ns < BACKOFF_MESSAGES_MAX_NS)
+			*sleep_ns *= 2;
 	}
-	if (outlook.look == BATONI_LOOK_DEVICE && most_ns > DOZE_WORK_MAX_NS)
-		most_ns = DOZE_WORK_MAX_NS;
-	events = doze_driving(outlook.deadline, limit_ns, most_ns);
+	if (forecast.poll == BATONI_POLL_DEVICE && most_ns > BACKOFF_WORK_MAX_NS)
+		most_ns = BACKOFF_WORK_MAX_NS;
+	events = sleep_driving(forecast.deadline, limit_ns, most_ns);
 	return events ? 0 : idle - 1;
 }
 
-/* Drive until what is awaited is ready (OK), the time-out expires (PENDING), a taker
+/* Drive until what is awaited is ready (OK), the time-out expires (PENDING), a claimant
  * wants the lock (AGAIN), or only the return of a launched function can cause events
  * (BUSY). */
 static enum baton_status
 drive(struct batoni_awaited *awaited, uint64_t limit_ns)
 {
 	struct batoni_engine *e = &batoni_engine;
-	uint64_t nap_ns = DOZE_MESSAGES_MIN_NS;
+	uint64_t sleep_ns = BACKOFF_MESSAGES_MIN_NS;
 	unsigned idle = 0;
 
 	for (unsigned passes = 1;; passes++) {
@@ -195,28 +195,28 @@ drive(struct batoni_awaited *awaited, uint64_t limit_ns)
 			return BATON_PENDING;
 		if (unlikely(atomic_load_explicit(&e->wanted,
 		                                  memory_order_relaxed) >=
-		             BATONI_TAKER))
+		             BATONI_CLAIMANT))
 			return BATON_ERR_AGAIN;
 		if (!events && unlikely(atomic_load_explicit(
 				       &e->running, memory_order_relaxed)) &&
 		    batoni_is_left_to_launches())
 			return BATON_ERR_BUSY;
 		if (!events) {
-			idle = rest(idle + 1, limit_ns, &nap_ns);
+			idle = rest(idle + 1, limit_ns, &sleep_ns);
 			continue;
 		}
 		idle = 0;
-		nap_ns = DOZE_MESSAGES_MIN_NS;
+		sleep_ns = BACKOFF_MESSAGES_MIN_NS;
 	}
 }
 
-/* Sleep until an awaited operation ends, this sleeper becomes heir, or time is up. */
+/* Sleep until an awaited operation ends, this sleeper becomes the next driver, or time is up. */
 static bool
 sleep_behind_driver(struct batoni_sleeper *sleeper, bool behind_launch, uint64_t limit_ns)
 {
 	struct batoni_awaited *awaited = sleeper->awaited;
 	struct batoni_engine *e = &batoni_engine;
-	uint64_t nap = DOZE_MAX_NS;
+	uint64_t sleep_ns = SLEEP_MAX_NS;
 	bool ready;
 
 	batoni_sleeper_pass_on(sleeper);
@@ -231,8 +231,8 @@ sleep_behind_driver(struct batoni_sleeper *sleeper, bool behind_launch, uint64_t
 	     (atomic_load(&e->driver) ? !batoni_engine_drives()
 	                              : behind_launch && atomic_load(&e->running)))) {
 		if (limit_ns != BATONI_NEVER)
-			nap = batoni_time_left(batoni_real_ns(), limit_ns, nap);
-		batoni_futex_wait(&sleeper->woken, 0, nap);
+			sleep_ns = batoni_time_left(batoni_real_ns(), limit_ns, sleep_ns);
+		batoni_futex_wait(&sleeper->woken, 0, sleep_ns);
 	}
 	batoni_sleeper_unlist(sleeper);
 	return ready;
@@ -248,7 +248,7 @@ take_turn(const struct batoni_awaited *awaited)
 		if (batoni_try_long())
 			return true;
 		if (!batoni_engine_drives() ||
-		    atomic_load(&batoni_engine.wanted) >= BATONI_TAKER)
+		    atomic_load(&batoni_engine.wanted) >= BATONI_CLAIMANT)
 			return false;
 	}
 	batoni_take();
@@ -274,12 +274,12 @@ wait_long(struct batoni_sleeper *sleeper, uint64_t limit_ns)
 				batoni_leave();
 			if (status == BATON_OK || status == BATON_PENDING)
 				return status == BATON_OK;
-			/* Several takers may follow each other.  Bound the yields:
-			 * a taker may end what is awaited, or the time-out may
+			/* Several claimants may follow each other.  Bound the yields:
+			 * a claimant may end what is awaited, or the time-out may
 			 * expire. */
 			for (unsigned yields = 0;
-			     yields < TAKER_YIELDS &&
-			     atomic_load(&batoni_engine.wanted) >= BATONI_TAKER;
+			     yields < CLAIMANT_YIELDS &&
+			     atomic_load(&batoni_engine.wanted) >= BATONI_CLAIMANT;
 			     yields++)
 				sched_yield();
 		}

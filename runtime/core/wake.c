@@ -23,13 +23,13 @@
 /* ---- words and bells ---- */
 
 void
-batoni_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t nap_ns)
+batoni_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t sleep_ns)
 {
-	struct timespec nap = {.tv_sec = (time_t)(nap_ns / 1000000000u),
-	                       .tv_nsec = (long)(nap_ns % 1000000000u)};
+	struct timespec sleep = {.tv_sec = (time_t)(sleep_ns / 1000000000u),
+	                       .tv_nsec = (long)(sleep_ns % 1000000000u)};
 
 	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value,
-	        nap_ns == BATONI_NEVER ? NULL : &nap, NULL, 0);
+	        sleep_ns == BATONI_NEVER ? NULL : &sleep, NULL, 0);
 }
 
 void
@@ -51,7 +51,7 @@ batoni_ring_thread(void)
 
 	atomic_fetch_add(&e->thread_rung, 1);
 	batoni_futex_wake(&e->thread_rung);
-	if (atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD)
+	if (atomic_load(&batoni_bell()->listening) & BATONI_ASLEEP_THREAD)
 		batoni_ring();
 }
 
@@ -91,12 +91,12 @@ batoni_time_left(uint64_t now, uint64_t then, uint64_t most)
 void
 batoni_pause_between(unsigned tries)
 {
-	const struct timespec nap = {.tv_nsec = 50000};
+	const struct timespec sleep = {.tv_nsec = 50000};
 
 	if (tries < 1000)
 		sched_yield();
 	else
-		nanosleep(&nap, NULL);
+		nanosleep(&sleep, NULL);
 }
 
 /* ---- sleepers ---- */
@@ -107,8 +107,8 @@ static struct {
 	pthread_mutex_t lock;
 	struct batoni_hash one;                   /* by key: of one request */
 	struct batoni_list_node several;          /* of more */
-	struct batoni_list_node heirs; /* the longest sleep first */
-	atomic_bool heir; /* one has been woken to drive */
+	struct batoni_list_node candidates; /* the longest sleep first */
+	atomic_bool next_driver; /* one has been woken to drive */
 } sleepers = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.one = {chains, 64 - CHAINS_LOG2},
@@ -118,7 +118,7 @@ __attribute__((constructor)) static void
 sleepers_init(void)
 {
 	batoni_list_init(&sleepers.several);
-	batoni_list_init(&sleepers.heirs);
+	batoni_list_init(&sleepers.candidates);
 }
 
 static void
@@ -148,37 +148,37 @@ wake_locked(struct batoni_sleeper *sleeper)
 }
 
 void
-batoni_wake_heir(void)
+batoni_wake_next_driver(void)
 {
 	struct batoni_sleeper *sleeper;
 
-	if (atomic_load(&sleepers.heir))
+	if (atomic_load(&sleepers.next_driver))
 		return;
 	pthread_mutex_lock(&sleepers.lock);
-	if (batoni_list_empty(&sleepers.heirs) ||
-	    atomic_exchange(&sleepers.heir, true)) {
+	if (batoni_list_empty(&sleepers.candidates) ||
+	    atomic_exchange(&sleepers.next_driver, true)) {
 		pthread_mutex_unlock(&sleepers.lock);
 		return;
 	}
-	sleeper = batoni_container_of(sleepers.heirs.next, struct batoni_sleeper,
+	sleeper = batoni_container_of(sleepers.candidates.next, struct batoni_sleeper,
 	                              driving);
-	sleeper->heir = true;
+	sleeper->next_driver = true;
 	wake_locked(sleeper);
 }
 
-/* The heir drives, sleeps again, or returns from its wait.  A thread that released the
- * lock in the meantime has woken no second heir, so wake one here if the lock is free. */
+/* The next driver drives, sleeps again, or returns from its wait.  A thread that released the
+ * lock in the meantime has woken no second one, so wake one here if the lock is free. */
 void
 batoni_sleeper_pass_on(struct batoni_sleeper *sleeper)
 {
 	struct batoni_engine *e = &batoni_engine;
 
-	if (!sleeper->heir)
+	if (!sleeper->next_driver)
 		return;
-	sleeper->heir = false;
-	atomic_store(&sleepers.heir, false);
-	if (!atomic_load(&e->driver) && atomic_load(&e->wanted) % BATONI_TAKER)
-		batoni_wake_heir();
+	sleeper->next_driver = false;
+	atomic_store(&sleepers.next_driver, false);
+	if (!atomic_load(&e->driver) && atomic_load(&e->wanted) % BATONI_CLAIMANT)
+		batoni_wake_next_driver();
 }
 
 static bool
@@ -244,7 +244,7 @@ batoni_sleeper_enlist(struct batoni_sleeper *sleeper)
 	else
 		batoni_list_append(&sleepers.several, &sleeper->several);
 	if (!awaited->passive) {
-		batoni_list_append(&sleepers.heirs, &sleeper->driving);
+		batoni_list_append(&sleepers.candidates, &sleeper->driving);
 		atomic_fetch_add(&batoni_engine.wanted, BATONI_SLEEPER);
 	}
 	pthread_mutex_unlock(&sleepers.lock);

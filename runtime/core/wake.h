@@ -7,17 +7,17 @@
 
 /* Sleep on a word of this process if it still holds `value`; NEVER: without limit.
  * batoni_futex_wake wakes all its sleepers. */
-void batoni_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t nap_ns);
+void batoni_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t sleep_ns);
 void batoni_futex_wake(_Atomic uint32_t *word);
-/* Wake the dozing driver. */
+/* Wake the sleeping driver. */
 void batoni_ring(void);
-/* Wake the engine's thread from a nap; from deep sleep. */
+/* Wake the engine's thread from a sleep; from deep sleep. */
 void batoni_ring_thread(void);
 void batoni_wake_thread(void);
-/* The doorbell's value.  A sleeper reads it before its last check for work. */
+/* The bell's value.  A sleeper reads it before its last check for work. */
 uint32_t batoni_rung(void);
 /* The driver: ask peers to wake this thread when they signal.  Make one more batoni_pass
- * before the nap, and call batoni_unlisten after it. */
+ * before the sleep, and call batoni_unlisten after it. */
 void batoni_listen(unsigned who);
 void batoni_unlisten(unsigned who);
 /* Nanoseconds from `now` until `then`, capped at `most`. */
@@ -51,9 +51,9 @@ struct batoni_sleeper {
 		struct batoni_hash_node by_key;
 		struct batoni_list_node several;
 	};
-	struct batoni_list_node driving;  /* in `heirs`, unless passive */
+	struct batoni_list_node driving;  /* in `candidates`, unless passive */
 	uint64_t key;
-	bool heir; /* chosen, and the role is not passed on yet */
+	bool next_driver; /* chosen, and the role is not passed on yet */
 	_Atomic uint32_t woken; /* futex */
 };
 
@@ -61,10 +61,10 @@ struct batoni_sleeper {
  * lists, unless the thread that woke it has. */
 void batoni_sleeper_enlist(struct batoni_sleeper *sleeper);
 void batoni_sleeper_unlist(struct batoni_sleeper *sleeper);
-/* The heir drives, sleeps again, or returns from its wait: the role is free. */
+/* The next driver drives, sleeps again, or returns from its wait: the role is free. */
 void batoni_sleeper_pass_on(struct batoni_sleeper *sleeper);
 /* Wake one of the sleepers to drive. */
-void batoni_wake_heir(void);
+void batoni_wake_next_driver(void);
 /* The record with this handle has ended, or its handle was released: wake its
  * waiters. */
 void batoni_wake_waiters(baton_request request);

@@ -21,7 +21,7 @@
 
 #include "core.h"
 #include "mpi_device.h"
-#include "outlook.h"
+#include "forecast.h"
 
 /* The counters of a rank take some pages. */
 enum { ROOM = 1 << 20, WORDS = 8, SIGNALS = 300, LAST = SIGNALS - 1 };

@@ -4,11 +4,11 @@
  *
  * NCCL starts a thread for each group of a non-blocking communicator, and the call waits until it
  * has launched, with the lock of the device.  That takes some 10 us, so the thread asks again and
- * again for SPIN_NS before it naps: a nap is never shorter than the timer slack (50 us, unless
+ * again for SPIN_NS before it backs off: a sleep is never shorter than the timer slack (50 us, unless
  * the program has set another), and everything else of the device would wait for it.  Where
  * there is one processor, the yield between two questions gives it to NCCL's thread.
  *
- * Naps are for what takes long, as a launch behind a full stream.  They have no slack, which is
+ * Sleeps are for what takes long, as a launch behind a full stream.  They have no slack, which is
  * the thread's own and is put back.
  */
 #include <sched.h>
@@ -21,7 +21,7 @@
 #define SPIN_NS ((uint64_t)100000)
 
 static void
-nap(void)
+back_off(void)
 {
 	const struct timespec time = {.tv_nsec = 20000};
 	int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
@@ -50,6 +50,6 @@ batoni_nccl_await(struct batoni_nccl *nccl)
 		if (now - begun < SPIN_NS)
 			sched_yield();
 		else
-			nap();
+			back_off();
 	}
 }

@@ -51,8 +51,8 @@
 /* So long a group may be in progress before its lane is aborted, not revoked; and, below a grace
  * period, messages to oneself may take that were launched. */
 #define GROUP_NS ((uint64_t)250000000)
-/* The longest nap of the ender between two looks. */
-#define NAP_MAX_NS 100000000
+/* The longest back-off of the thread that ends lanes, between two polls. */
+#define PAUSE_MAX_NS 100000000
 #define GROUP_TRIES 3u
 
 static struct batoni_nccl *
@@ -226,7 +226,7 @@ abort_unrevoked(struct batoni_nccl *nccl)
 static bool
 stop_lanes(struct batoni_nccl *nccl, uint64_t until_ns)
 {
-	const struct timespec nap = {.tv_nsec = 100000};
+	const struct timespec pause = {.tv_nsec = 100000};
 	uint64_t groups_until = batoni_real_ns() + GROUP_NS;
 	struct batoni_memory_guard guard;
 	bool all = false;
@@ -236,7 +236,7 @@ stop_lanes(struct batoni_nccl *nccl, uint64_t until_ns)
 		all = revoke_lanes(nccl) || batoni_real_ns() > groups_until;
 		batoni_nccl_leave(nccl, &guard);
 		if (!all)
-			nanosleep(&nap, NULL);
+			nanosleep(&pause, NULL);
 	}
 	if (all)
 		batoni_nccl_do_apart(nccl, abort_unrevoked);
@@ -306,16 +306,16 @@ static void
 run_abort(struct batoni_job *job)
 {
 	struct batoni_nccl *nccl = of_ender(job);
-	struct timespec nap = {.tv_nsec = 500000};
+	struct timespec pause = {.tv_nsec = 500000};
 
 	if (nccl->stopper_runs)
 		batoni_job_await(&nccl->stopper, UINT64_MAX);
 	else if (!nccl->stopper.done)
 		stop_lanes(nccl, BATONI_NCCL_FOR_EVER);
 	while (!may_abort_all(nccl, BATONI_NCCL_FOR_EVER)) {
-		nanosleep(&nap, NULL);
-		if (nap.tv_nsec < NAP_MAX_NS)
-			nap.tv_nsec += nap.tv_nsec / 8;
+		nanosleep(&pause, NULL);
+		if (pause.tv_nsec < PAUSE_MAX_NS)
+			pause.tv_nsec += pause.tv_nsec / 8;
 	}
 	batoni_nccl_do_apart(nccl, batoni_nccl_abort_lanes);
 }

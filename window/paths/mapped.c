@@ -79,7 +79,7 @@
  * Wake-ups.  A write of a stream rings no bell.  When the source's engine sees the end it
  * rings, as batoni_signal_store does.  The peer's engine looks by itself meanwhile, at
  * growing intervals (load.h, unrung): its waits are parked, but not for as long as nobody
- * rings.  It listens for the ring in these naps.  So the wait goes on when the source's
+ * rings.  It listens for the ring in these sleeps.  So the wait goes on when the source's
  * engine has looked, 0.8 ms later at most, and its wake-up; only where nobody makes
  * progress for the source (BATON_PROGRESS_CALLS) it is the peer's own look, 6.4 ms later at
  * most.

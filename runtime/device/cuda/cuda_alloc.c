@@ -28,7 +28,7 @@
 #include "thread.h"
 
 #define FREE_NS 1000000000u
-#define NAP_NS 20000
+#define PAUSE_NS 20000
 #define ACCESSES_MAX 64
 
 struct block {
@@ -184,7 +184,7 @@ give_back(const struct block *block)
 static CUresult
 await_stream(const struct cuda_gpu *gpu, const struct cuda_event *event)
 {
-	const struct timespec nap = {.tv_nsec = NAP_NS};
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	CUresult result = BATONI_CU_NOT_READY;
 
 	for (unsigned failures = 0; failures < CUDA_TRIES;) {
@@ -194,7 +194,7 @@ await_stream(const struct cuda_gpu *gpu, const struct cuda_event *event)
 		if (result == BATONI_CU_SUCCESS)
 			return result;
 		failures += result != BATONI_CU_NOT_READY;
-		nanosleep(&nap, NULL);
+		nanosleep(&pause, NULL);
 	}
 	return result;
 }

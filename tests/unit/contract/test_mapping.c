@@ -75,7 +75,7 @@ take(uint64_t patience_ns, struct batoni_mapping **mapping_p, char **base_p)
 	                           base_p);
 }
 
-struct taker {
+struct claimant {
 	pthread_t thread;
 	struct batoni_mapping *mapping;
 	char *base;
@@ -85,10 +85,10 @@ struct taker {
 static void *
 take_main(void *argument)
 {
-	struct taker *taker = argument;
+	struct claimant *claimant = argument;
 
-	taker->status = take(UINT64_C(60000000000), &taker->mapping,
-	                     &taker->base);
+	claimant->status = take(UINT64_C(60000000000), &claimant->mapping,
+	                     &claimant->base);
 	return NULL;
 }
 
@@ -102,7 +102,7 @@ give_main(void *argument)
 /* The driver stands in another thread's call, to map and then to unmap. */
 START_TEST(the_call_of_another_thread_is_waited_for_as_long_as_one_s_own_may_take)
 {
-	struct taker first = {.mapping = NULL};
+	struct claimant first = {.mapping = NULL};
 	struct batoni_mapping *second = NULL;
 	pthread_t giver;
 	char *base = NULL;

@@ -106,12 +106,12 @@ START_TEST(main_thread_has_its_turns_while_another_waits)
 END_TEST
 
 static void
-break_before_a_taker(struct scripted *scripted, struct batoni_transfer *transfer)
+break_before_a_claimant(struct scripted *scripted, struct batoni_transfer *transfer)
 {
 	(void)transfer;
 	scripted->on_test = NULL;
 	sem_post(&gate.entered);
-	while (atomic_load(&batoni_engine.wanted) < BATONI_TAKER)
+	while (atomic_load(&batoni_engine.wanted) < BATONI_CLAIMANT)
 		sched_yield();
 	scripted->base.host->broken(scripted->base.host, BATON_ERR_MPI,
 	                            "MPI_Test", 1, "gone");
@@ -130,7 +130,7 @@ START_TEST(break_is_not_forgotten_by_a_thread_that_may_not_drive)
 {
 	struct scripted funneled, other;
 	struct baton_comm *mine, *aborted;
-	pthread_t taker;
+	pthread_t claimant;
 	baton_request a;
 
 	scripted_init(&funneled);
@@ -139,10 +139,10 @@ START_TEST(break_is_not_forgotten_by_a_thread_that_may_not_drive)
 	mine = scripted_comm(&funneled, NULL);
 	aborted = scripted_comm(&other, NULL);
 	a = scripted_recv(mine, s, 1, NULL);
-	funneled.on_test = break_before_a_taker;
-	taker = thread_of(abort_when_entered, aborted);
+	funneled.on_test = break_before_a_claimant;
+	claimant = thread_of(abort_when_entered, aborted);
 	baton_progress(mine);
-	pthread_join(taker, NULL);
+	pthread_join(claimant, NULL);
 	pthread_join(thread_of(one_pass, comm), NULL);
 	baton_progress(mine);
 	scripted_assert_ended(a, BATON_ERR_MPI);
@@ -203,9 +203,9 @@ START_TEST(communicator_that_begins_work_in_the_middle_of_a_pass_is_served)
 END_TEST
 
 static void
-await_dozing(void)
+await_asleep(void)
 {
-	while (!(atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER))
+	while (!(atomic_load(&batoni_engine.asleep) & BATONI_ASLEEP_DRIVER))
 		sched_yield();
 }
 
@@ -227,11 +227,11 @@ START_TEST(test_on_the_main_thread_gets_the_lock_from_one_that_dozes)
 			.flags = BATON_OP_DETACHED});
 	transport.base.messages.load.quiet = true;
 	other = thread_of(wait_for, &a);
-	await_dozing();
+	await_asleep();
 	scripted_end(&funneled, scripted_live(&funneled, BATONI_RECV, 0), 8,
 	             BATON_OK);
 	ck_assert_int_eq(baton_test(requests[0], NULL), BATON_OK);
-	await_dozing();
+	await_asleep();
 	scripted_end(&funneled, scripted_live(&funneled, BATONI_RECV, 1), 8,
 	             BATON_OK);
 	ck_assert_int_eq(baton_test_some(&requests[1], 1, indices, 2, &done),

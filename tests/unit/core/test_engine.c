@@ -239,7 +239,7 @@ END_TEST
 static void *
 open_when_wanted(void *arg)
 {
-	while (atomic_load(&batoni_engine.wanted) < BATONI_TAKER)
+	while (atomic_load(&batoni_engine.wanted) < BATONI_CLAIMANT)
 		sched_yield();
 	sem_post(&gate.go);
 	return arg;

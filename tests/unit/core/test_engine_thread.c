@@ -149,7 +149,7 @@ static void
 await_deep_sleep(void)
 {
 	while (!atomic_load(&batoni_engine.deep) ||
-	       !(atomic_load(&batoni_engine.dozing) & BATONI_DOZE_THREAD))
+	       !(atomic_load(&batoni_engine.asleep) & BATONI_ASLEEP_THREAD))
 		sched_yield();
 }
 
@@ -321,7 +321,7 @@ START_TEST(wait_that_needs_a_message_after_a_store_is_not_slept_on)
 	                                   NULL),
 	                 BATON_OK);
 	ck_assert_int_eq(baton_queue_arm(options.queue), BATON_OK);
-	while (!(atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD))
+	while (!(atomic_load(&batoni_bell()->listening) & BATONI_ASLEEP_THREAD))
 		sched_yield();
 	await_deep_sleep();
 	atomic_store(&stored, true);
@@ -359,20 +359,20 @@ signal_as_peer(int source)
 static void
 await_listening(void)
 {
-	while (!(atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD))
+	while (!(atomic_load(&batoni_bell()->listening) & BATONI_ASLEEP_THREAD))
 		sched_yield();
 	await_deep_sleep();
 }
 
-/* Asleep behind a host that dozes. */
+/* Asleep behind a host that sleeps. */
 static void
 await_sleep_behind(void)
 {
-	const unsigned both = BATONI_DOZE_DRIVER | BATONI_DOZE_THREAD;
+	const unsigned both = BATONI_ASLEEP_DRIVER | BATONI_ASLEEP_THREAD;
 
 	while (!atomic_load(&batoni_engine.deep) ||
-	       atomic_load(&batoni_engine.dozing) != both ||
-	       atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD)
+	       atomic_load(&batoni_engine.asleep) != both ||
+	       atomic_load(&batoni_bell()->listening) & BATONI_ASLEEP_THREAD)
 		sched_yield();
 }
 
@@ -387,7 +387,7 @@ stop_then_end(struct scripted *scripted, struct batoni_transfer *transfer)
 		             BATON_OK);
 }
 
-/* A host that drives places and parks this wait of `busy_comm`, and goes.  It has not dozed: a
+/* A host that drives places and parks this wait of `busy_comm`, and goes.  It has not slept: a
  * ring of the bell would wake the engine's thread too. */
 static void
 park_by_host(const struct baton_wait_signal_desc *desc,
@@ -507,7 +507,7 @@ START_TEST(engine_thread_wakes_for_the_deadline_of_a_quiet_receive)
 }
 END_TEST
 
-/* The host kept the deadline while it dozed. */
+/* The host kept the deadline while it slept. */
 START_TEST(engine_thread_keeps_a_deadline_when_a_dozing_host_has_gone)
 {
 	struct baton_op_options options = within(50000000);
@@ -519,7 +519,7 @@ START_TEST(engine_thread_keeps_a_deadline_when_a_dozing_host_has_gone)
 	open_quiet();
 	readable = open_queue(&options);
 	host = thread_of(wait_for, &a);
-	while (!(atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER))
+	while (!(atomic_load(&batoni_engine.asleep) & BATONI_ASLEEP_DRIVER))
 		sched_yield();
 	scripted_recv(busy_comm, NULL, 1, &options);
 	await_deep_sleep();
@@ -535,7 +535,7 @@ START_TEST(engine_thread_keeps_a_deadline_when_a_dozing_host_has_gone)
 }
 END_TEST
 
-/* ---- a nap towards a far deadline ---------------------------------------- */
+/* ---- a sleep towards a far deadline ---------------------------------------- */
 
 /* The clock stands still, so that this deadline is never reached. */
 #define FAR_NS (INT64_C(3600) * 1000000000)
@@ -699,7 +699,7 @@ START_TEST(engine_thread_does_not_sleep_behind_a_pass_with_events)
 	atomic_store(&parts, PARTS);
 	batoni_leave();
 	batoni_bell_ring(batoni_bell());
-	/* Nobody rings or calls any more; a nap for each part takes longer than a test may. */
+	/* Nobody rings or calls any more; a sleep for each part takes longer than a test may. */
 	ck_assert_int_eq(poll(&readable, 1, -1), 1);
 	baton_queue_destroy(options.queue);
 	scripted_close(&busy, busy_comm);

@@ -173,7 +173,7 @@ END_TEST
 #define RECORDS 3u
 #define ROUNDS 20000u
 
-struct taker {
+struct claimant {
 	pthread_t thread;
 	struct batoni_pool *pool;
 	_Atomic uint32_t *owners;
@@ -183,46 +183,46 @@ struct taker {
 static void *
 take_and_return(void *arg)
 {
-	struct taker *taker = arg;
+	struct claimant *claimant = arg;
 
 	for (uint32_t i = 0; i < ROUNDS; i++) {
-		struct batoni_op *op = batoni_pool_take(taker->pool);
+		struct batoni_op *op = batoni_pool_take(claimant->pool);
 		uint32_t slot;
 
 		if (!op)
 			continue;
-		slot = batoni_pool_slot(taker->pool, op);
+		slot = batoni_pool_slot(claimant->pool, op);
 		/* Nobody else has it. */
-		if (atomic_fetch_add(&taker->owners[slot], 1) != 0)
+		if (atomic_fetch_add(&claimant->owners[slot], 1) != 0)
 			return NULL;
 		op->user_data = i;
-		atomic_fetch_sub(&taker->owners[slot], 1);
-		batoni_pool_return(taker->pool, op);
-		taker->got++;
+		atomic_fetch_sub(&claimant->owners[slot], 1);
+		batoni_pool_return(claimant->pool, op);
+		claimant->got++;
 	}
-	return taker;
+	return claimant;
 }
 
 /* With few records the same index is the head again and again: ABA. */
 START_TEST(threads_that_take_and_return_never_share_a_record)
 {
 	_Atomic uint32_t owners[RECORDS] = {0};
-	struct taker takers[4];
+	struct claimant claimants[4];
 	struct batoni_pool pool;
 	uint32_t got = 0;
 	void *result;
 
 	open_pool(&pool, RECORDS, 0);
 	for (int i = 0; i < 4; i++) {
-		takers[i] = (struct taker){.pool = &pool, .owners = owners};
-		ck_assert_int_eq(pthread_create(&takers[i].thread, NULL,
-		                                take_and_return, &takers[i]),
+		claimants[i] = (struct claimant){.pool = &pool, .owners = owners};
+		ck_assert_int_eq(pthread_create(&claimants[i].thread, NULL,
+		                                take_and_return, &claimants[i]),
 		                 0);
 	}
 	for (int i = 0; i < 4; i++) {
-		pthread_join(takers[i].thread, &result);
-		ck_assert_ptr_eq(result, &takers[i]);
-		got += takers[i].got;
+		pthread_join(claimants[i].thread, &result);
+		ck_assert_ptr_eq(result, &claimants[i]);
+		got += claimants[i].got;
 	}
 	/* Every use took one generation, and all records are back. */
 	for (uint32_t i = 0; i < RECORDS; i++)

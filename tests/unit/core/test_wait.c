@@ -11,9 +11,9 @@
 #include "wait.h"
 
 static void
-await_dozing(void)
+await_asleep(void)
 {
-	while (!(atomic_load(&batoni_engine.dozing) & BATONI_DOZE_DRIVER))
+	while (!(atomic_load(&batoni_engine.asleep) & BATONI_ASLEEP_DRIVER))
 		sched_yield();
 }
 
@@ -72,7 +72,7 @@ START_TEST(dozing_driver_is_woken_by_an_enqueue)
 
 	transport.base.messages.load.quiet = true;
 	driver = thread_of(wait_for, &a);
-	await_dozing();
+	await_asleep();
 	end_by_a_call(driver, &a);
 }
 END_TEST
@@ -88,7 +88,7 @@ START_TEST(dozing_driver_is_woken_by_a_launched_function)
 	ck_assert_int_eq(baton_stream_launch(comm, s, wait_arg, &go), BATON_OK);
 	ck_assert_int_eq(baton_record(comm, s, NULL, &a), BATON_OK);
 	driver = thread_of(wait_for, &a);
-	await_dozing();
+	await_asleep();
 	sem_post(&go);
 	assert_waited(driver, &a);
 	ck_assert_int_eq(baton_cancel(blocker), BATON_OK);
@@ -113,7 +113,7 @@ START_TEST(dozing_driver_is_woken_by_a_cancel)
 
 	transport.base.messages.load.quiet = true;
 	driver = thread_of(wait_cancelled, &a);
-	await_dozing();
+	await_asleep();
 	ck_assert_int_eq(baton_cancel(a), BATON_OK);
 	pthread_join(driver, &result);
 	ck_assert_ptr_eq(result, &a);
@@ -133,7 +133,7 @@ START_TEST(dozing_driver_gives_way_to_an_abort)
 	b = scripted_recv(aborted, t, 1, NULL);
 	transport.base.messages.load.quiet = other.base.messages.load.quiet = true;
 	driver = thread_of(wait_for, &a);
-	await_dozing();
+	await_asleep();
 	ck_assert_int_eq(baton_comm_abort(aborted), BATON_OK);
 	scripted_assert_ended(b, BATON_ERR_ABORTED);
 	scripted_close(&other, aborted);
@@ -223,7 +223,7 @@ START_TEST(wait_runs_out_of_time_although_the_driver_dozes)
 
 	transport.base.messages.load.quiet = true;
 	driver = thread_of(wait_for, &a);
-	await_dozing();
+	await_asleep();
 	for (int i = 0; i < 20; i++)
 		ck_assert_int_eq(baton_wait(b, 1000000, NULL), BATON_PENDING);
 	/* He looks up every two seconds. */
@@ -239,9 +239,9 @@ END_TEST
 
 static atomic_int passes_after;
 
-/* In a pass: wait for a taker.  In later ones: there was none to hand the lock to. */
+/* In a pass: wait for a claimant.  In later ones: there was none to hand the lock to. */
 static void
-await_taker(struct scripted *scripted, struct batoni_transfer *transfer)
+await_claimant(struct scripted *scripted, struct batoni_transfer *transfer)
 {
 	(void)transfer;
 	if (!atomic_exchange(&gate.closed, false)) {
@@ -249,7 +249,7 @@ await_taker(struct scripted *scripted, struct batoni_transfer *transfer)
 		return;
 	}
 	sem_post(scripted->arg);
-	while (atomic_load(&batoni_engine.wanted) < BATONI_TAKER)
+	while (atomic_load(&batoni_engine.wanted) < BATONI_CLAIMANT)
 		sched_yield();
 	atomic_store(&passes_after, 0);
 }
@@ -262,13 +262,13 @@ poll_until_over(void *arg)
 	return NULL;
 }
 
-START_TEST(taker_has_the_lock_before_a_poller_has_it_again)
+START_TEST(claimant_has_the_lock_before_a_poller_has_it_again)
 {
 	baton_request a = scripted_recv(comm, s, 1, NULL);
 	pthread_t poller;
 
 	transport.arg = &gate.entered;
-	transport.on_test = await_taker;
+	transport.on_test = await_claimant;
 	poller = thread_of(poll_until_over, &a);
 	for (int i = 0; i < 30; i++) {
 		atomic_store(&gate.closed, true);
@@ -665,7 +665,7 @@ main(void)
 		waiting_thread_keeps_no_free_request_from_others,
 		wait_runs_out_of_time_although_others_make_progress,
 		wait_runs_out_of_time_although_the_driver_dozes,
-		taker_has_the_lock_before_a_poller_has_it_again,
+		claimant_has_the_lock_before_a_poller_has_it_again,
 		end_of_an_operation_wakes_nobody_who_waits_for_another,
 		end_of_a_detached_operation_wakes_who_sleeps_for_it,
 		sleepers_are_woken_by_the_last_of_all_the_first_of_any_and_a_release,

@@ -123,7 +123,7 @@ stop_and_release(struct batoni_device *device, _Atomic uint64_t *word,
 static void *
 go_on_when_wanted(void *arg)
 {
-	while (atomic_load(&batoni_engine.wanted) < BATONI_TAKER)
+	while (atomic_load(&batoni_engine.wanted) < BATONI_CLAIMANT)
 		sched_yield();
 	sem_post(&go_on);
 	return arg;

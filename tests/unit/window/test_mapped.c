@@ -13,7 +13,7 @@
 
 #include "core.h"
 #include "cuda_world.h"
-#include "outlook.h"
+#include "forecast.h"
 
 static struct baton_comm_options
 silent(void)
@@ -204,7 +204,7 @@ START_TEST(wait_is_looked_at_without_a_ring)
 	batoni_take();
 	load = batoni_comm_load(cw.comms[1]);
 	ck_assert_uint_eq(load.parked, 1);
-	ck_assert_int_eq(batoni_load_look(&load), BATONI_LOOK_WATCH);
+	ck_assert_int_eq(batoni_load_poll(&load), BATONI_POLL_WATCH);
 	batoni_leave();
 	(void)signal_on(cw.streams[0], 0, 0, NULL);
 	cuda_world_finish(request, BATON_OK);
@@ -222,7 +222,7 @@ START_TEST(thread_listens_while_it_watches)
 	cuda_world_open();
 	baton_ok(baton_wait_signal(1, &one, cw.comms[1], cw.streams[1], NULL,
 	                           &request));
-	while (!(atomic_load(&batoni_bell()->listening) & BATONI_DOZE_THREAD))
+	while (!(atomic_load(&batoni_bell()->listening) & BATONI_ASLEEP_THREAD))
 		sched_yield();
 	(void)signal_on(cw.streams[0], 0, 0, NULL);
 	cuda_world_finish(request, BATON_OK);
@@ -260,7 +260,7 @@ START_TEST(put_behind_one_of_another_stream_is_the_engines)
 	/* No reason to look but the marks of the first. */
 	load = load_of_source();
 	ck_assert_uint_eq(load.moving, 0);
-	ck_assert_int_eq(batoni_load_look(&load), BATONI_LOOK_DEVICE);
+	ck_assert_int_eq(batoni_load_poll(&load), BATONI_POLL_DEVICE);
 	cuda_world_let_go(0);
 	cuda_world_finish(b, BATON_OK);
 	ck_assert_uint_eq(count(0), 1);

@@ -474,7 +474,7 @@ START_TEST(who_sleeps_says_from_which_count_on_it_wants_to_be_woken)
 	ck_assert_int_eq(issue(1), BATON_PENDING);
 	test();
 	ck_assert_uint_eq(wanted_of(1), 0);
-	atomic_fetch_or(&batoni_bell()->listening, BATONI_DOZE_DRIVER);
+	atomic_fetch_or(&batoni_bell()->listening, BATONI_ASLEEP_DRIVER);
 	test();
 	ck_assert_uint_eq(wanted_of(1), 3);
 	ck_assert_uint_eq(wanted_of(2), 0);
@@ -486,7 +486,7 @@ START_TEST(who_sleeps_says_from_which_count_on_it_wants_to_be_woken)
 	ck_assert_uint_eq(wanted_of(1), 2);
 	ck_assert_int_eq(take_back(1), BATON_ERR_CANCELED);
 	ck_assert_uint_eq(wanted_of(1), 0);
-	atomic_fetch_and(&batoni_bell()->listening, ~BATONI_DOZE_DRIVER);
+	atomic_fetch_and(&batoni_bell()->listening, ~BATONI_ASLEEP_DRIVER);
 	assert_over();
 }
 END_TEST
@@ -502,7 +502,7 @@ START_TEST(signals_ring_from_the_wanted_count_on)
 	batoni_signal_store(&world.rma, 2, 0, 0, 1);
 	ck_assert_uint_eq(atomic_load(&bell->doorbell), 0);
 	atomic_store(&counter[1], 4);
-	atomic_store(&bell->listening, BATONI_DOZE_THREAD);
+	atomic_store(&bell->listening, BATONI_ASLEEP_THREAD);
 	batoni_signal_store(&world.rma, 2, 0, 0, 1);
 	ck_assert_uint_eq(atomic_load(&bell->doorbell), 0);
 	batoni_signal_store(&world.rma, 2, 0, 0, 1);
@@ -661,7 +661,7 @@ START_TEST(a_second_look_is_the_next_check)
 	struct baton_wait_signal_desc descs[2] = {desc(1, 1, 0, 0),
 	                                          desc(1, 2, 0, 0)};
 
-	atomic_store(&batoni_bell()->listening, BATONI_DOZE_THREAD);
+	atomic_store(&batoni_bell()->listening, BATONI_ASLEEP_THREAD);
 	leave_streams(2);
 	describe(0, 2, descs);
 	batoni_wait_place(&world.rma, &world.transfers[0]);

@@ -365,7 +365,7 @@ send_taking(CUstream stream)
 }
 
 static void *
-taker_main(void *unused)
+claimant_main(void *unused)
 {
 	send_taking(NULL);
 	return unused;
@@ -384,7 +384,7 @@ START_TEST(a_message_to_oneself_in_two_calls)
 			fill(0, part, STALE);
 		recv_kept(stream_of(0));
 		copy(0, stream_of(0));
-		pthread_create(&thread, NULL, taker_main, NULL);
+		pthread_create(&thread, NULL, claimant_main, NULL);
 		pthread_join(thread, NULL);
 		cuda->sim_settle(false);
 		ck_assert_int_eq(count(0, STALE), BYTES);

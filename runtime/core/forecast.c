@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * When to look again.  Each path counts its load (load.h).  Here the loads are added up, and
- * the sum is judged; nothing else in the engine combines these counters.
+ * The forecast: when to poll again.  Each path counts its load (load.h).  This file adds the loads up
+ * and judges the sum; nothing else in the engine combines these counters.
  */
 #include "core.h"
 
-#include "outlook.h"
+#include "forecast.h"
 
 #define TICK_NS 900000u
 #define TICK_MORE_NS 2000000u
 #define TICK_MANY_NS 2500000u
 #define TESTS_MANY 128u
-#define NAP_LISTENING_NS 1000000000u
-#define NAP_HEALTH_NS 250000000u /* the same, where batoni_awaits_health */
+#define SLEEP_LISTENING_NS 1000000000u
+#define SLEEP_HEALTH_NS 250000000u /* the same, where batoni_awaits_health */
 
 /* sum->quiet and sum->parks are those of the transport whose messages the one-sided layer uses. */
 static void
@@ -26,7 +26,7 @@ add(struct batoni_load *sum, const struct batoni_load *path)
 	sum->more_tests += path->more_tests;
 	if (!path->quiet)
 		sum->in_flight += path->in_flight;
-	/* Their messages come by calls of this process; or they are counted among what is parked. */
+	/* Else calls of this process bring the messages, or `parked` counts the standing receives. */
 	if (!sum->quiet && !sum->parks)
 		sum->standing += path->standing;
 }
@@ -42,36 +42,36 @@ batoni_comm_load(const struct baton_comm *comm)
 	for (uint32_t i = 0; i < comm->paths_count; i++) {
 		struct batoni_load load = comm->paths[i]->load;
 
-		/* What is lent still is looked at by its marks alone. */
+		/* Only the marks tell when what is lent is free. */
 		if (comm->fault.aborted && comm->paths[i]->ops->stream_issued)
 			load.in_flight = 0;
 		add(&sum, &load);
 	}
-	/* A hold is for messages that may come. */
+	/* A held communicator polls for one-sided messages of its peers. */
 	sum.in_flight += comm->work.held;
 	sum.awaiting += comm->work.held;
 	sum.polled += comm->marks.issued != NULL;
-	/* All operations have ended; what moves may only give lent buffers back. */
+	/* All operations have ended; what moves can only return lent buffers. */
 	if (comm->fault.aborted)
 		sum.moving = 0;
 	return sum;
 }
 
-enum batoni_look
-batoni_load_look(const struct batoni_load *sum)
+enum batoni_poll
+batoni_load_poll(const struct batoni_load *sum)
 {
 	bool pending = sum->in_flight >
 	               sum->parked + sum->awaiting + sum->standing;
 
 	if (sum->moving || (sum->polled && pending))
-		return BATONI_LOOK_MOVING;
+		return BATONI_POLL_MOVING;
 	if (pending)
-		return BATONI_LOOK_PENDING;
+		return BATONI_POLL_PENDING;
 	if (sum->polled)
-		return BATONI_LOOK_DEVICE;
+		return BATONI_POLL_DEVICE;
 	if ((sum->awaiting && sum->standing) || sum->unrung)
-		return BATONI_LOOK_WATCH;
-	return BATONI_LOOK_WHEN_RUNG;
+		return BATONI_POLL_WATCH;
+	return BATONI_POLL_WHEN_RUNG;
 }
 
 /* A wake costs about 20 us on a virtual machine, and a test of 64 requests 0.1 to 0.4 us.
@@ -86,19 +86,19 @@ batoni_tick_ns(uint32_t more_tests)
 }
 
 /* The answer for both. */
-static enum batoni_look
-soonest(enum batoni_look a, enum batoni_look b)
+static enum batoni_poll
+soonest(enum batoni_poll a, enum batoni_poll b)
 {
-	if ((a == BATONI_LOOK_DEVICE && b == BATONI_LOOK_PENDING) ||
-	    (a == BATONI_LOOK_PENDING && b == BATONI_LOOK_DEVICE))
-		return BATONI_LOOK_MOVING;
+	if ((a == BATONI_POLL_DEVICE && b == BATONI_POLL_PENDING) ||
+	    (a == BATONI_POLL_PENDING && b == BATONI_POLL_DEVICE))
+		return BATONI_POLL_MOVING;
 	return a > b ? a : b;
 }
 
-struct batoni_outlook
-batoni_look_ahead(void)
+struct batoni_forecast
+batoni_forecast_now(void)
 {
-	struct batoni_outlook outlook = {.deadline = BATONI_NEVER};
+	struct batoni_forecast forecast = {.deadline = BATONI_NEVER};
 
 	for (struct baton_comm *comm = batoni_engine.working; comm;
 	     comm = comm->work.next) {
@@ -107,14 +107,14 @@ batoni_look_ahead(void)
 		if (!batoni_may_drive(comm))
 			continue;
 		sum = batoni_comm_load(comm);
-		outlook.look = soonest(outlook.look, batoni_load_look(&sum));
-		if (comm->deadlines.next_ns < outlook.deadline)
-			outlook.deadline = comm->deadlines.next_ns;
-		outlook.more_tests += sum.more_tests;
-		outlook.parked |= sum.parked > 0;
-		outlook.parked_on_others |= sum.parked > 0 && !sum.quiet;
+		forecast.poll = soonest(forecast.poll, batoni_load_poll(&sum));
+		if (comm->deadlines.next_ns < forecast.deadline)
+			forecast.deadline = comm->deadlines.next_ns;
+		forecast.more_tests += sum.more_tests;
+		forecast.parked |= sum.parked > 0;
+		forecast.parked_on_others |= sum.parked > 0 && !sum.quiet;
 	}
-	return outlook;
+	return forecast;
 }
 
 bool
@@ -135,9 +135,9 @@ batoni_awaits_health(void)
 }
 
 uint64_t
-batoni_nap_most(bool parked, bool health)
+batoni_sleep_most_ns(bool parked, bool health)
 {
 	if (health)
-		return NAP_HEALTH_NS;
-	return parked ? NAP_LISTENING_NS : BATONI_NEVER;
+		return SLEEP_HEALTH_NS;
+	return parked ? SLEEP_LISTENING_NS : BATONI_NEVER;
 }
