@@ -215,7 +215,7 @@ make_place(const struct split *s, struct batoni_split_place *place)
 static void
 discard_place(const struct split *s, const struct batoni_split_place *place)
 {
-	struct batoni_bootstrap seat;
+	struct batoni_bootstrap endpoint;
 
 	if (!meets_in_a_room(s)) {
 		batoni_comm_forget_id(&place->id);
@@ -224,8 +224,8 @@ discard_place(const struct split *s, const struct batoni_split_place *place)
 	for (int rank = 0; rank < s->size; rank++) {
 		if (rank != s->rank && !s->c.told)
 			continue;
-		batoni_threads_layer()->join(place->room, rank, &seat);
-		seat.ops->close(&seat);
+		batoni_threads_layer()->join(place->room, rank, &endpoint);
+		endpoint.ops->close(&endpoint);
 	}
 }
 

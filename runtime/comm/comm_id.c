@@ -5,21 +5,22 @@
  *
  * An id says which process made it, and has a key of the side channel (side.h): a nonce, a
  * secret, and the address at which this process listens from then on.  In that process the
- * first rank that calls opens a meeting (a rendezvous); its thread is the *keeper*, which
- * attends to the door, if the id has one.  Ranks of other processes knock there.
+ * first rank that calls opens a meeting; its thread *owns* the meeting, and serves the rendezvous
+ * socket, if the id has one.  Ranks of other processes send their join requests there.
  *
  *   COMING --> MAKING               all ranks are of this process
- *          --> SEATING --> LINKED   some are not
+ *          --> LINKING --> LINKED   some are not
  *   and when it fails before: --> OVER
  *
- * MAKING: the ranks have a room (bootstrap.h).  SEATING: the keeper gives each rank of this
+ * MAKING: the ranks have a room (bootstrap.h).  LINKING: the owner gives each rank of this
  * process its link to those of other processes.  From either each joins its bootstrap, and creates
  * its communicator over it on its own thread, beside the others (creation.c): opening a device
  * may take seconds, and what it does to its thread belongs there.
  *
- * If a rank times out or gives different options, the meeting fails on all ranks.  So it does where a rank's options are refused: a rank of another process knocks
- * all the same, and tells the others; one of this process ends the meeting, or spends the
- * id where there is none yet, so that nobody waits at the door.  The last rank to leave
+ * If a rank times out or gives different options, the meeting fails on all ranks.  It also fails where a
+ * rank's options are refused: a rank of another process still sends its join request, and tells the
+ * others; one of this process ends the meeting, or spends the id where there is no meeting yet, so that
+ * nobody waits for it.  The last rank to leave
  * frees it.  The ids of the last SPENT_MAX meetings are kept as tombstones, so that a late
  * rank is refused at once.
  *
@@ -27,8 +28,8 @@
  * a rank of another process waits too, MEET_NS from its coming.
  *
  * meetings_lock guards all of it.  No communicator is prepared, started or discarded under
- * it, so that other meetings go on meanwhile, and the keeper attends without it.  The door is
- * the keeper's; others ring it, under the lock, while it is in the meeting.
+ * it, so that other meetings go on meanwhile, and the owner serves the rendezvous without it.  The
+ * rendezvous belongs to the owner; other threads ring it, under the lock, while it is in the meeting.
  */
 #include "core.h"
 
@@ -59,7 +60,7 @@ struct token {
 
 enum stage {
 	COMING,  /* some rank has not called; in the list `meetings` */
-	SEATING,
+	LINKING,
 	LINKED,
 	MAKING,
 	OVER
@@ -69,12 +70,12 @@ struct meeting {
 	struct meeting *next;
 	struct token token;
 	int size, came, inside;
-	int guests; /* of those that came: ranks of other processes */
+	int remote; /* of those that came: ranks of other processes */
 	enum stage stage;
 	enum baton_status status; /* OK, or why it fails */
 	char why[256];            /* what all are told */
 	struct batoni_comm_plan first; /* of the rank that opened it */
-	struct batoni_door *door;      /* or NULL */
+	struct batoni_rendezvous *rendezvous;      /* or NULL */
 	struct batoni_room *room;      /* MAKING */
 	/* By rank. */
 	bool *here; /* has it called? */
@@ -166,16 +167,16 @@ meeting_free(struct meeting *meeting)
 	batoni_free(meeting);
 }
 
-/* A rank alone needs no door, and where the process does not listen there is none. */
+/* A rank alone needs no rendezvous, and where the process does not listen there is none. */
 static enum baton_status
-open_door(struct meeting *meeting)
+open_rendezvous(struct meeting *meeting)
 {
 	enum baton_status status;
 
 	if (meeting->size == 1)
 		return BATON_OK;
 	status = side()->open(&meeting->token.key, meeting->size,
-	                      &meeting->door);
+	                      &meeting->rendezvous);
 	return status == BATON_ERR_UNSUPPORTED ? BATON_OK : status;
 }
 
@@ -192,7 +193,7 @@ meeting_new(const struct token *token, int size,
 	meeting->token = *token;
 	meeting->size = size;
 	if (!meeting->here || !meeting->links ||
-	    open_door(meeting) != BATON_OK) {
+	    open_rendezvous(meeting) != BATON_OK) {
 		meeting_free(meeting);
 		return NULL;
 	}
@@ -223,8 +224,8 @@ meeting_close_locked(struct meeting *meeting, enum stage stage)
 	spend_locked(&meeting->token);
 	meeting->stage = stage;
 	pthread_cond_broadcast(&meetings_changed);
-	if (meeting->door)
-		side()->ring(meeting->door);
+	if (meeting->rendezvous)
+		side()->ring(meeting->rendezvous);
 	else
 		side()->unlisten(&meeting->token.key);
 }
@@ -242,15 +243,15 @@ meeting_fail_locked(struct meeting *meeting, enum baton_status status,
 
 /* Have all come? */
 static void
-meeting_look_locked(struct meeting *meeting)
+meeting_check_locked(struct meeting *meeting)
 {
 	if (meeting->came < meeting->size)
 		return;
-	if (meeting->guests == 0 &&
+	if (meeting->remote == 0 &&
 	    batoni_threads_layer()->open(meeting->size, &meeting->room) !=
 	            BATON_OK)
 		meeting_fail_locked(meeting, BATON_ERR_NOMEM, "out of memory");
-	meeting_close_locked(meeting, meeting->guests               ? SEATING
+	meeting_close_locked(meeting, meeting->remote               ? LINKING
 	                              : meeting->status == BATON_OK ? MAKING
 	                                                            : OVER);
 }
@@ -288,7 +289,7 @@ meeting_join_locked(struct meeting *meeting, int size, int rank,
 	meeting->links[rank].fd = 0;
 	meeting->inside++;
 	meeting->came++;
-	meeting_look_locked(meeting);
+	meeting_check_locked(meeting);
 	return BATON_OK;
 }
 
@@ -300,8 +301,8 @@ meeting_late_locked(struct meeting *meeting, uint64_t waited_ns)
 	char why[sizeof(meeting->why)];
 
 	batoni_side_late(meeting->here, meeting->size, waited_ns, why, sizeof(why));
-	if (meeting->door)
-		side()->describe(meeting->door, why, sizeof(why));
+	if (meeting->rendezvous)
+		side()->describe(meeting->rendezvous, why, sizeof(why));
 	meeting_fail_locked(meeting, BATON_ERR_TIMEOUT, why);
 	meeting_close_locked(meeting, OVER);
 }
@@ -313,12 +314,12 @@ meeting_admit_locked(struct meeting *meeting)
 	char why[BATONI_SIDE_WHY_BYTES];
 	int n;
 	enum baton_status status =
-		side()->admit(meeting->door, meeting->here, &n, why);
+		side()->admit(meeting->rendezvous, meeting->here, &n, why);
 
 	meeting->came += n;
-	meeting->guests += n;
+	meeting->remote += n;
 	if (status == BATON_OK) {
-		meeting_look_locked(meeting);
+		meeting_check_locked(meeting);
 		return;
 	}
 	meeting_fail_locked(meeting, status, why);
@@ -326,10 +327,10 @@ meeting_admit_locked(struct meeting *meeting)
 }
 
 static void
-meeting_seat_locked(struct meeting *meeting, int home)
+meeting_link_locked(struct meeting *meeting, int home)
 {
 	enum baton_status status =
-		side()->seat(meeting->door, home, meeting->links);
+		side()->link_all(meeting->rendezvous, home, meeting->links);
 
 	if (status != BATON_OK)
 		meeting_fail_locked(meeting, status,
@@ -350,19 +351,19 @@ meeting_tell_locked(struct meeting *meeting, struct batoni_side_wait *wait)
 		return;
 	batoni_side_late(meeting->here, meeting->size, now_ns - wait->begun_ns,
 	                 text, sizeof(text));
-	if (meeting->door)
-		side()->describe(meeting->door, text, sizeof(text));
+	if (meeting->rendezvous)
+		side()->describe(meeting->rendezvous, text, sizeof(text));
 	batoni_log(BATONI_LOG_WARN, "baton_comm_create_id waits: %s", text);
 }
 
-/* The keeper: until all have come, or the meeting has failed. */
+/* The owner: serve until all have come, or the meeting has failed. */
 static void
-meeting_keep_locked(struct meeting *meeting, int rank, int64_t timeout_ns)
+meeting_own_locked(struct meeting *meeting, int rank, int64_t timeout_ns)
 {
 	uint64_t patience_ns = (uint64_t)timeout_ns;
 	uint64_t begun_ns = batoni_real_ns();
 	struct batoni_side_wait wait = {begun_ns, 0};
-	struct batoni_door *door = meeting->door;
+	struct batoni_rendezvous *rendezvous = meeting->rendezvous;
 
 	while (meeting->stage == COMING) {
 		uint64_t until_ns = patience_ns ? begun_ns + patience_ns
@@ -370,32 +371,32 @@ meeting_keep_locked(struct meeting *meeting, int rank, int64_t timeout_ns)
 		uint64_t tell_ns = batoni_side_tell_at(&wait);
 
 		pthread_mutex_unlock(&meetings_lock);
-		side()->attend(door, until_ns < tell_ns ? until_ns : tell_ns);
+		side()->attend(rendezvous, until_ns < tell_ns ? until_ns : tell_ns);
 		pthread_mutex_lock(&meetings_lock);
 		if (meeting->stage != COMING)
 			break;
 		meeting_admit_locked(meeting);
 		meeting_tell_locked(meeting, &wait);
-		if (meeting->guests && !patience_ns)
+		if (meeting->remote && !patience_ns)
 			patience_ns = batoni_real_ns() - begun_ns + MEET_NS;
 		if (meeting->stage == COMING && batoni_real_ns() >= until_ns)
 			meeting_late_locked(meeting, patience_ns);
 	}
-	if (meeting->stage == SEATING)
-		meeting_seat_locked(meeting, rank);
-	meeting->door = NULL;
-	side()->close(door, meeting->status, meeting->why);
+	if (meeting->stage == LINKING)
+		meeting_link_locked(meeting, rank);
+	meeting->rendezvous = NULL;
+	side()->close(rendezvous, meeting->status, meeting->why);
 }
 
-/* The others, and the keeper where there is no door.  Where there is one, the keeper's time
- * is that of all: it came first. */
+/* The others, and the owner where there is no rendezvous.  Where there is one, the owner's time
+ * limit holds for all, since it came first. */
 static void
 meeting_wait_locked(struct meeting *meeting, int64_t timeout_ns)
 {
 	const uint64_t limit_ns = batoni_real_ns() + (uint64_t)timeout_ns;
 
-	while (meeting->stage == COMING || meeting->stage == SEATING) {
-		bool limited = timeout_ns && !meeting->door;
+	while (meeting->stage == COMING || meeting->stage == LINKING) {
+		bool limited = timeout_ns && !meeting->rendezvous;
 
 		if (!batoni_cond_wait(&meetings_changed, &meetings_lock,
 		                      limited ? limit_ns : UINT64_MAX) &&
@@ -447,7 +448,7 @@ meeting_end(struct meeting *meeting, int rank, struct batoni_comm_plan plan,
 {
 	const struct batoni_side_link link = meeting->links[rank];
 	struct batoni_room *room = meeting->room;
-	int before = 0, within = meeting->size - meeting->guests;
+	int before = 0, within = meeting->size - meeting->remote;
 	enum stage stage = meeting->stage;
 	enum baton_status status;
 
@@ -504,7 +505,7 @@ meet(int size, int rank, const struct token *token,
 {
 	struct meeting *meeting = meeting_find_locked(token);
 	enum baton_status status;
-	bool keeps = false;
+	bool owns = false;
 
 	if (!meeting && is_spent_locked(token))
 		return batoni_refuse(BATON_ERR_INVALID,
@@ -512,7 +513,7 @@ meet(int size, int rank, const struct token *token,
 		                     "ranks have met, or given up");
 	if (!meeting) {
 		meeting = meeting_new(token, size, plan);
-		keeps = meeting && meeting->door;
+		owns = meeting && meeting->rendezvous;
 	}
 	if (!meeting) {
 		/* Ranks of other processes need not wait for their time. */
@@ -523,8 +524,8 @@ meet(int size, int rank, const struct token *token,
 	status = meeting_join_locked(meeting, size, rank, plan);
 	if (status != BATON_OK)
 		return status;
-	if (keeps)
-		meeting_keep_locked(meeting, rank, plan->timeout_ns);
+	if (owns)
+		meeting_own_locked(meeting, rank, plan->timeout_ns);
 	else
 		meeting_wait_locked(meeting, plan->timeout_ns);
 	status = meeting_end(meeting, rank, *plan, asked, comm_p);
@@ -552,7 +553,7 @@ visit(int size, int rank, const struct token *token,
 		                     "address of its host",
 		                     (int)token->pid, strerror(token->error));
 	snprintf(why, sizeof(why), "%s", baton_last_error());
-	status = side()->knock(&token->key, size, rank, plan->timeout_ns, &link);
+	status = side()->connect(&token->key, size, rank, plan->timeout_ns, &link);
 	if (refused != BATON_OK)
 		batoni_refuse(refused, "%s", why);
 	if (status != BATON_OK)

@@ -6,7 +6,7 @@
  *     permits that as it permits to trace the process (not under yama's ptrace_scope, nor in
  *     most containers);
  *   - the giver sends it (SCM_RIGHTS) as the answer to a request.  For this a process has one
- *     abstract datagram socket, its *door*, whose name ends with the process, and a thread that
+ *     abstract datagram socket, its *giver socket*, whose name ends with the process, and a thread that
  *     answers, while any handover is open.  Both processes must then be of one network namespace.
  *
  * Every process of the host can see the names of abstract sockets.  So a request must have
@@ -21,10 +21,10 @@
  * of descriptors.  A secret of no handover, which a closed one's is, is answered without a
  * descriptor, and the fetch ends.
  *
- * Locks.  `door_lock` is held while the door is opened and closed, and guards the number of its
- * handovers; the door's fields are constant while its thread runs, which writing `stop` ends.
+ * Locks.  `giver_lock` is held while the giver socket is opened and closed, and guards the number of its
+ * handovers; the fields of `giver` are constant while its thread runs, which writing `stop` ends.
  * `lock`, a leaf, guards the list of handovers; an answer is sent under it, so a
- * descriptor is not closed meanwhile.  Order: door_lock, lock.
+ * descriptor is not closed meanwhile.  Order: giver_lock, lock.
  */
 #include "handover.h"
 
@@ -50,7 +50,7 @@
 #define REPEAT_NS 50000000u
 
 struct batoni_handover {
-	struct batoni_list_node link; /* of handovers, if it is at the door */
+	struct batoni_list_node link; /* of handovers, if the giver socket serves it */
 	int fd;                       /* the caller's */
 	unsigned char secret[16];
 };
@@ -59,13 +59,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct batoni_list_node handovers = {&handovers, &handovers};
 
 /* Of this process. */
-static pthread_mutex_t door_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t giver_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	unsigned uses; /* handovers; 0: it is closed */
 	uint64_t number;
 	int socket, stop;
 	pthread_t thread;
-} door;
+} giver;
 
 /* A request, and the body of its answer. */
 struct note {
@@ -237,7 +237,7 @@ send_locked(const struct batoni_handover *handover, const struct note *asks,
 		memcpy(CMSG_DATA(part), &handover->fd, sizeof(int));
 	}
 	/* If it fails, the asker repeats its request. */
-	(void)sendmsg(door.socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void)sendmsg(giver.socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static void
@@ -251,19 +251,19 @@ answer(const struct note *asks, struct arrival *to)
 static void *
 giver_main(void *argument)
 {
-	struct pollfd looks[] = {{.fd = door.stop, .events = POLLIN},
-	                         {.fd = door.socket, .events = POLLIN}};
+	struct pollfd polls[] = {{.fd = giver.stop, .events = POLLIN},
+	                         {.fd = giver.socket, .events = POLLIN}};
 
 	(void)argument;
 	for (;;) {
 		struct arrival asks;
 		struct note note;
 
-		if (poll(looks, 2, -1) < 0 && errno != EINTR)
+		if (poll(polls, 2, -1) < 0 && errno != EINTR)
 			return NULL;
-		if (looks[0].revents)
+		if (polls[0].revents)
 			return NULL;
-		if (receive(door.socket, &note, &asks) &&
+		if (receive(giver.socket, &note, &asks) &&
 		    asks.sender.pid != 0 && asks.sender.uid == geteuid())
 			answer(&note, &asks);
 		if (asks.fd >= 0)
@@ -273,61 +273,61 @@ giver_main(void *argument)
 
 /* False: it stays closed. */
 static bool
-open_door(void)
+open_giver(void)
 {
 	struct sockaddr_un address;
 
-	if (getrandom(&door.number, sizeof(door.number), 0) !=
-	            (ssize_t)sizeof(door.number) ||
-	    door.number == 0)
+	if (getrandom(&giver.number, sizeof(giver.number), 0) !=
+	            (ssize_t)sizeof(giver.number) ||
+	    giver.number == 0)
 		return false;
-	door.socket = make_socket();
-	if (door.socket < 0)
+	giver.socket = make_socket();
+	if (giver.socket < 0)
 		return false;
-	door.stop = eventfd(0, EFD_CLOEXEC);
-	if (door.stop < 0 ||
-	    bind(door.socket, (struct sockaddr *)&address,
-	         address_of(door.number, &address)) != 0 ||
-	    batoni_thread_start(&door.thread, giver_main, NULL))
+	giver.stop = eventfd(0, EFD_CLOEXEC);
+	if (giver.stop < 0 ||
+	    bind(giver.socket, (struct sockaddr *)&address,
+	         address_of(giver.number, &address)) != 0 ||
+	    batoni_thread_start(&giver.thread, giver_main, NULL))
 		goto close_fds;
 	return true;
 
 close_fds:
-	if (door.stop >= 0)
-		close(door.stop);
-	close(door.socket);
+	if (giver.stop >= 0)
+		close(giver.stop);
+	close(giver.socket);
 	return false;
 }
 
 static void
-close_door(void)
+close_giver(void)
 {
 	const uint64_t one = 1;
 	/* An eventfd that nobody has written takes 1. */
-	ssize_t written = write(door.stop, &one, sizeof(one));
+	ssize_t written = write(giver.stop, &one, sizeof(one));
 
 	assert(written == (ssize_t)sizeof(one));
 	(void)written;
-	pthread_join(door.thread, NULL);
-	close(door.stop);
-	close(door.socket);
+	pthread_join(giver.thread, NULL);
+	close(giver.stop);
+	close(giver.socket);
 }
 
 /* Answer requests for it.  False: its descriptor can be taken by pidfd_getfd alone.  That is no error:
- * only a process that may not do that asks at the door. */
+ * only a process that may not do that asks the giver socket. */
 static bool
-put_at_door(struct batoni_handover *handover, uint64_t *number_p)
+register_handover(struct batoni_handover *handover, uint64_t *number_p)
 {
 	bool open;
 
 	if (getrandom(handover->secret, sizeof(handover->secret), 0) !=
 	    (ssize_t)sizeof(handover->secret))
 		return false;
-	pthread_mutex_lock(&door_lock);
-	open = door.uses > 0 || open_door();
-	door.uses += open;
-	*number_p = door.number;
-	pthread_mutex_unlock(&door_lock);
+	pthread_mutex_lock(&giver_lock);
+	open = giver.uses > 0 || open_giver();
+	giver.uses += open;
+	*number_p = giver.number;
+	pthread_mutex_unlock(&giver_lock);
 	if (!open)
 		return false;
 	pthread_mutex_lock(&lock);
@@ -337,15 +337,15 @@ put_at_door(struct batoni_handover *handover, uint64_t *number_p)
 }
 
 static void
-take_from_door(struct batoni_handover *handover)
+unregister_handover(struct batoni_handover *handover)
 {
 	pthread_mutex_lock(&lock);
 	batoni_list_remove(&handover->link);
 	pthread_mutex_unlock(&lock);
-	pthread_mutex_lock(&door_lock);
-	if (--door.uses == 0)
-		close_door();
-	pthread_mutex_unlock(&door_lock);
+	pthread_mutex_lock(&giver_lock);
+	if (--giver.uses == 0)
+		close_giver();
+	pthread_mutex_unlock(&giver_lock);
 }
 
 enum baton_status
@@ -374,8 +374,8 @@ batoni_handover_open(int fd, struct batoni_handover **handover_p,
 	name_p->inode = file.st_ino;
 	handover->fd = fd;
 	batoni_list_init(&handover->link);
-	if (put_at_door(handover, &number)) {
-		name_p->door = number;
+	if (register_handover(handover, &number)) {
+		name_p->giver = number;
 		memcpy(name_p->secret, handover->secret,
 		       sizeof(name_p->secret));
 	}
@@ -389,7 +389,7 @@ batoni_handover_close(struct batoni_handover *handover)
 	if (!handover)
 		return;
 	if (!batoni_list_empty(&handover->link))
-		take_from_door(handover);
+		unregister_handover(handover);
 	batoni_free(handover);
 }
 
@@ -451,7 +451,7 @@ take(const struct batoni_handover_name *name, int pidfd, int *fd_p)
 static bool
 wait_for(int socket_fd, short events, int pidfd, uint64_t until_ns)
 {
-	struct pollfd looks[] = {{.fd = socket_fd, .events = events},
+	struct pollfd polls[] = {{.fd = socket_fd, .events = events},
 	                         {.fd = pidfd, .events = POLLIN}};
 	uint64_t now_ns = batoni_real_ns(), left_ns = 0;
 
@@ -459,8 +459,8 @@ wait_for(int socket_fd, short events, int pidfd, uint64_t until_ns)
 		left_ns = until_ns - now_ns;
 	if (left_ns > REPEAT_NS)
 		left_ns = REPEAT_NS;
-	(void)poll(looks, 2, (int)(left_ns / 1000000u) + 1);
-	return looks[0].revents || !looks[1].revents;
+	(void)poll(polls, 2, (int)(left_ns / 1000000u) + 1);
+	return polls[0].revents || !polls[1].revents;
 }
 
 /* The answer, if it has come.  PENDING: it has not. */
@@ -546,7 +546,7 @@ fetch_by_socket(const struct batoni_handover_name *name, int pidfd,
 	if (bind(fd, (struct sockaddr *)&own, sizeof(own.sun_family)) != 0)
 		status = refuse_call("bind");
 	else if (connect(fd, (struct sockaddr *)&to,
-	                 address_of(name->door, &to)) != 0)
+	                 address_of(name->giver, &to)) != 0)
 		status = batoni_pidfd_gone(pidfd) ? refuse_gone(name)
 		                                  : refuse_call("connect");
 	else
@@ -573,7 +573,7 @@ batoni_handover_fetch(const struct batoni_handover_name *name, int pidfd,
 		return status;
 	if (batoni_pidfd_gone(pidfd))
 		return refuse_gone(name);
-	if (!name->door)
+	if (!name->giver)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "pidfd_getfd may not take a descriptor of "
 		                     "process %d, which has no socket for "

@@ -23,7 +23,7 @@ struct batoni_handover_name {
 	unsigned char host[16]; /* the boot id and the pid namespace */
 	int32_t pid, fd;        /* in the giver's process */
 	uint64_t device, inode; /* what the descriptor is open on */
-	uint64_t door;          /* in the name of its process's socket; 0: there is none */
+	uint64_t giver;         /* in the name of its process's socket; 0: there is none */
 	unsigned char secret[16];
 };
 

@@ -4,9 +4,9 @@
  * there is no MPI, and the transport that they then have, over which near (pairs.h) or a native
  * one lies.
  *
- * One process listens, for one id (a *key*): this is the *door*.  Ranks of other processes
- * *knock*: they connect, and both sides prove that they know the key's secret.  The listening
- * process has one rank at least, whose thread attends to the door.  When all ranks have come,
+ * One process listens, for one id (a *key*): this is the *rendezvous*.  Ranks of other processes
+ * connect and send a *join request*; both sides prove that they know the key's secret.  The listening
+ * process has one rank at least, whose thread serves the rendezvous.  When all ranks have come,
  * of either kind, each has a *link*, a descriptor, and `join` makes its bootstrap (bootstrap.h).
  *
  * The engine gets the table from registry.h; runtime/comm/comm_id.c uses it for ids.
@@ -19,7 +19,7 @@
 
 #include "bootstrap.h"
 
-struct batoni_door;
+struct batoni_rendezvous;
 
 #define BATONI_SIDE_NONCE_BYTES 16
 #define BATONI_SIDE_SECRET_BYTES 32
@@ -39,7 +39,7 @@ struct batoni_side_key {
 	struct batoni_side_address address;
 };
 
-/* One rank's end of what `seat` and `knock` have made.  `join` takes the descriptor over. */
+/* One rank's end of what `link_all` and `connect` have made.  `join` takes the descriptor over. */
 struct batoni_side_link {
 	int fd;   /* -1: none */
 	int home; /* a rank of the process that relays */
@@ -51,41 +51,41 @@ struct batoni_side_ops {
 	 * batoni_refuse has said what is wrong in the environment.  A process listens for a
 	 * limited number of keys; the oldest is given up. */
 	enum baton_status (*listen)(struct batoni_side_key *key, int *error_p);
-	/* Nobody is to knock with this key any more.  Any thread; does nothing where nothing
+	/* Refuse join requests with this key from now on.  Any thread; does nothing where nothing
 	 * listens. */
 	void (*unlisten)(const struct batoni_side_key *key);
 
-	/* The door of a key that this process listens for, for `size` ranks.  Any thread.  OK;
+	/* The rendezvous of a key that this process listens for, for `size` ranks.  Any thread.  OK;
 	 * NOMEM; UNSUPPORTED: nothing listens for it. */
 	enum baton_status (*open)(const struct batoni_side_key *key, int size,
-	                          struct batoni_door **door_p);
-	/* Serve those that knock, until something has come, the door is rung, or until_ns
+	                          struct batoni_rendezvous **rendezvous_p);
+	/* Serve join requests, until something has come, the rendezvous is rung, or until_ns
 	 * (batoni_real_ns) has passed; UINT64_MAX: for ever.  One thread. */
-	void (*attend)(struct batoni_door *door, uint64_t until_ns);
+	void (*attend)(struct batoni_rendezvous *rendezvous, uint64_t until_ns);
 	/* Make `attend` return.  Any thread. */
-	void (*ring)(struct batoni_door *door);
-	/* Take in those that have proved themselves: here[rank] is set; one that gives a rank that
-	 * is here is sent away.  The thread that attends.  *n_p: how many.  OK; INVALID (a
-	 * size differs), PEER (one that was taken in is gone): why has the sentence, and the
-	 * creation is to fail. */
-	enum baton_status (*admit)(struct batoni_door *door, bool here[], int *n_p,
+	void (*ring)(struct batoni_rendezvous *rendezvous);
+	/* Admit the processes that have proved themselves: here[rank] is set; one that gives a rank
+	 * that is here already is refused.  The thread that attends.  *n_p: how many.  OK; INVALID (a
+	 * size differs), PEER (one that was admitted is gone): why has the sentence, and the
+	 * creation has to fail. */
+	enum baton_status (*admit)(struct batoni_rendezvous *rendezvous, bool here[], int *n_p,
 	                           char why[BATONI_SIDE_WHY_BYTES]);
 	/* All ranks have come.  links[rank] is made for ranks of this process, whose fd is 0 in
-	 * the array; the others are told to go on.  OK; NOMEM, SYSTEM: nobody was told.  The
+	 * the array; the others get the word to go on.  OK; NOMEM, SYSTEM: nobody was told.  The
 	 * thread that attends. */
-	enum baton_status (*seat)(struct batoni_door *door, int home,
+	enum baton_status (*link_all)(struct batoni_rendezvous *rendezvous, int home,
 	                          struct batoni_side_link links[]);
-	/* Add to `text` what the door has sent away, if any.  The thread that attends. */
-	void (*describe)(const struct batoni_door *door, char *text, size_t size);
-	/* Tell those that wait why it fails (status OK: nobody waits any more), and free the
-	 * door.  The thread that attends; does not block. */
-	void (*close)(struct batoni_door *door, enum baton_status status,
+	/* Add to `text` what the rendezvous has refused, if anything.  The thread that attends. */
+	void (*describe)(const struct batoni_rendezvous *rendezvous, char *text, size_t size);
+	/* Tell the processes that wait why the creation fails (status OK: none waits any more), and free the
+	 * rendezvous.  The thread that attends; does not block. */
+	void (*close)(struct batoni_rendezvous *rendezvous, enum baton_status status,
 	              const char *why);
 
 	/* The other side: connect, and wait until all ranks have come.  The thread that
 	 * creates; blocks until then, or until timeout_ns have passed.  OK; INVALID, TIMEOUT,
 	 * PEER, UNSUPPORTED, SYSTEM: batoni_refuse has said why. */
-	enum baton_status (*knock)(const struct batoni_side_key *key, int size, int rank,
+	enum baton_status (*connect)(const struct batoni_side_key *key, int size, int rank,
 	                           int64_t timeout_ns,
 	                           struct batoni_side_link *link_p);
 	/* The bootstrap of this rank, of `size`.  Takes the link over in any case.  timeout_ns: of

@@ -28,7 +28,7 @@ seeds(void)
 		.version = BATONI_TCP_VERSION, .rank = 1, .size = 4};
 	const struct batoni_tcp_reply reply = {.version = BATONI_TCP_VERSION};
 	const struct batoni_tcp_verdict verdicts[] = {
-		{.word = BATONI_TCP_SEATED},
+		{.word = BATONI_TCP_ADMITTED},
 		{.word = BATONI_TCP_GO, .status = 2},
 		{.word = BATONI_TCP_REFUSED, .status = BATON_ERR_INVALID,
 	         .why = "no"},

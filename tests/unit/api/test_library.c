@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The shared library as a guest in a process: loaded, unloaded, beside signals.  This
+/* The shared library in a process that does not link it: loaded, unloaded, beside signals.  This
  * program links the static one, and opens the other by its path. */
 #include <dlfcn.h>
 #include <link.h>

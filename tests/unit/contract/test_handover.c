@@ -129,7 +129,7 @@ START_TEST(where_it_may_not_be_taken_it_is_sent)
 
 	ck_assert_int_eq(batoni_handover_open(make_file(), &handover, &name),
 	                 BATON_OK);
-	ck_assert_uint_ne(name.door, 0);
+	ck_assert_uint_ne(name.giver, 0);
 	ck_assert_int_eq(fetch_in_child(&name, forbid_call), 0);
 	/* Without a pidfd it cannot be taken either. */
 	batoni_handover_close(handover);
@@ -195,7 +195,7 @@ START_TEST(a_request_without_the_secret_gets_no_descriptor)
 }
 END_TEST
 
-/* The door is open, as another handover has it. */
+/* The giver socket is open, as another handover has it. */
 START_TEST(a_closed_handover_is_answered_at_once)
 {
 	struct batoni_handover_name name, other;
@@ -271,7 +271,7 @@ send_two_descriptors(const struct batoni_handover_name *name)
 	};
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int n = snprintf(to.sun_path + 1, sizeof(to.sun_path) - 1,
-	                 "baton-%016llx", (unsigned long long)name->door);
+	                 "baton-%016llx", (unsigned long long)name->giver);
 
 	message.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
 	                                  1 + (size_t)n);
@@ -335,7 +335,7 @@ START_TEST(what_cannot_be_fetched_is_refused_with_the_reason)
 	ck_assert_int_eq(batoni_handover_fetch(&name, -1, in(LONG_NS), &fd),
 	                 BATON_ERR_UNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(baton_last_error(), "refused"));
-	name.door = 0;
+	name.giver = 0;
 	ck_assert_int_eq(batoni_handover_fetch(&name, -1, in(LONG_NS), &fd),
 	                 BATON_ERR_UNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(baton_last_error(), "no socket"));
@@ -441,7 +441,7 @@ START_TEST(no_memory_and_no_descriptors_are_statuses)
 	batoni_handover_close(handover);
 	/* Without a socket it can only be taken. */
 	ck_assert_int_eq(batoni_handover_open(file, &handover, &name), BATON_OK);
-	ck_assert_uint_eq(name.door, 0);
+	ck_assert_uint_eq(name.giver, 0);
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
 	batoni_handover_close(handover);
 	batoni_pidfd_close(pidfd);

@@ -7,75 +7,75 @@
 #include "run_tests.h"
 #include "scripted_world.h"
 
-struct guest {
+struct client {
 	struct baton_comm *comm;
 	baton_request request;
 	enum baton_status status;
 };
 
 static void *
-enqueue_as_guest(void *arg)
+enqueue_as_client(void *arg)
 {
-	struct guest *guest = arg;
+	struct client *client = arg;
 
-	guest->request = scripted_send(guest->comm, t, 7, NULL);
-	baton_progress(guest->comm);
-	guest->status = baton_wait(guest->request, 0, NULL);
-	ck_assert_int_eq(baton_comm_destroy(guest->comm), BATON_ERR_INVALID);
+	client->request = scripted_send(client->comm, t, 7, NULL);
+	baton_progress(client->comm);
+	client->status = baton_wait(client->request, 0, NULL);
+	ck_assert_int_eq(baton_comm_destroy(client->comm), BATON_ERR_INVALID);
 	return NULL;
 }
 
 START_TEST(communicator_of_the_main_thread_is_driven_by_it_alone)
 {
 	struct scripted funneled;
-	struct guest guest = {0};
+	struct client client = {0};
 	baton_request a;
 
 	scripted_init(&funneled);
 	funneled.base.drivers = BATONI_DRIVERS_MAIN;
-	guest.comm = scripted_comm(&funneled, NULL);
-	a = scripted_recv(guest.comm, s, 1, NULL);
-	pthread_join(thread_of(enqueue_as_guest, &guest), NULL);
-	ck_assert_int_eq(guest.status, BATON_PENDING);
+	client.comm = scripted_comm(&funneled, NULL);
+	a = scripted_recv(client.comm, s, 1, NULL);
+	pthread_join(thread_of(enqueue_as_client, &client), NULL);
+	ck_assert_int_eq(client.status, BATON_PENDING);
 	ck_assert_uint_eq(atomic_load(&funneled.tests), 0);
 	ck_assert_str_eq(funneled.log, "r1 ");
-	baton_progress(guest.comm);
+	baton_progress(client.comm);
 	ck_assert_str_eq(funneled.log, "r1 s7 ");
 	ck_assert_uint_gt(atomic_load(&funneled.tests), 0);
-	ck_assert_int_eq(baton_cancel(guest.request), BATON_OK);
+	ck_assert_int_eq(baton_cancel(client.request), BATON_OK);
 	ck_assert_int_eq(baton_cancel(a), BATON_OK);
-	scripted_assert_ended(guest.request, BATON_ERR_CANCELED);
+	scripted_assert_ended(client.request, BATON_ERR_CANCELED);
 	scripted_assert_ended(a, BATON_ERR_CANCELED);
-	scripted_assert_free(guest.comm, 16);
-	scripted_close(&funneled, guest.comm);
+	scripted_assert_free(client.comm, 16);
+	scripted_close(&funneled, client.comm);
 }
 END_TEST
 
 static void *
-cancel_as_guest(void *arg)
+cancel_as_client(void *arg)
 {
-	struct guest *guest = arg;
+	struct client *client = arg;
 
-	guest->status = baton_cancel(guest->request);
-	baton_progress(guest->comm);
+	client->status = baton_cancel(client->request);
+	baton_progress(client->comm);
 	return NULL;
 }
 
 START_TEST(cancel_by_another_thread_waits_for_the_main_one)
 {
 	struct scripted funneled;
-	struct guest guest = {0};
+	struct client client = {0};
 
 	scripted_init(&funneled);
 	funneled.base.drivers = BATONI_DRIVERS_MAIN;
-	guest.comm = scripted_comm(&funneled, NULL);
-	guest.request = scripted_recv(guest.comm, s, 1, NULL);
-	pthread_join(thread_of(cancel_as_guest, &guest), NULL);
-	ck_assert_int_eq(guest.status, BATON_OK);
+	client.comm = scripted_comm(&funneled, NULL);
+	client.request = scripted_recv(client.comm, s, 1, NULL);
+	pthread_join(thread_of(cancel_as_client, &client), NULL);
+	ck_assert_int_eq(client.status, BATON_OK);
 	ck_assert_uint_eq(funneled.take_backs, 0);
-	baton_progress(guest.comm);
-	scripted_assert_ended(guest.request, BATON_ERR_CANCELED);
-	scripted_close(&funneled, guest.comm);
+	baton_progress(client.comm);
+	scripted_assert_ended(client.request, BATON_ERR_CANCELED);
+	scripted_close(&funneled, client.comm);
 }
 END_TEST
 
@@ -178,7 +178,7 @@ START_TEST(communicator_that_begins_work_in_the_middle_of_a_pass_is_served)
 {
 	struct scripted funneled;
 	struct visitor visitor;
-	pthread_t guest;
+	pthread_t client;
 
 	sem_init(&visitor.ready, 0, 0);
 	scripted_init(&funneled);
@@ -187,10 +187,10 @@ START_TEST(communicator_that_begins_work_in_the_middle_of_a_pass_is_served)
 	visitor.cancelled = scripted_recv(visitor.comm, s, 1, NULL);
 	funneled.issue = BATON_OK;
 	funneled.on_issue = stop_at_gate;
-	guest = thread_of(leave_work_behind, &visitor);
+	client = thread_of(leave_work_behind, &visitor);
 	sem_wait(&visitor.ready);
 	baton_progress(visitor.comm);
-	pthread_join(guest, NULL);
+	pthread_join(client, NULL);
 	scripted_assert_ended(visitor.cancelled, BATON_ERR_CANCELED);
 	scripted_assert_ended(visitor.issued, BATON_OK);
 	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 3), 8,
@@ -250,11 +250,11 @@ START_TEST(test_on_the_main_thread_gets_the_lock_from_one_that_dozes)
 END_TEST
 
 static void *
-wait_all_as_guest(void *arg)
+wait_all_as_client(void *arg)
 {
-	struct guest *guest = arg;
+	struct client *client = arg;
 
-	guest->status = baton_wait_all(&guest->request, 1, -1);
+	client->status = baton_wait_all(&client->request, 1, -1);
 	return NULL;
 }
 
@@ -263,7 +263,7 @@ wait_all_as_guest(void *arg)
 START_TEST(threads_that_may_not_drive_sleep_until_the_main_one_ends_it)
 {
 	struct scripted funneled;
-	struct guest all = {0};
+	struct client all = {0};
 	baton_request b;
 	pthread_t one, many;
 
@@ -273,7 +273,7 @@ START_TEST(threads_that_may_not_drive_sleep_until_the_main_one_ends_it)
 	all.comm = scripted_comm(&funneled, NULL);
 	all.request = b = scripted_recv(all.comm, s, 1, NULL);
 	one = thread_of(wait_for, &b);
-	many = thread_of(wait_all_as_guest, &all);
+	many = thread_of(wait_all_as_client, &all);
 	for (int i = 0; i < 100; i++) {
 		ck_assert_ptr_null(atomic_load(&batoni_engine.driver));
 		sched_yield();

@@ -158,7 +158,7 @@ END_TEST
 
 START_TEST(a_rank_that_does_not_come_to_the_place_is_not_waited_for)
 {
-	struct batoni_bootstrap seat;
+	struct batoni_bootstrap endpoint;
 	struct caller callers[2];
 
 	open_two(callers, 300000000);
@@ -170,8 +170,8 @@ START_TEST(a_rank_that_does_not_come_to_the_place_is_not_waited_for)
 	          callers[1].status == BATON_ERR_TIMEOUT);
 	if (losing.exchanges == 2) {
 		/* In its place. */
-		batoni_threads_layer()->join(losing.room, 1, &seat);
-		seat.ops->close(&seat);
+		batoni_threads_layer()->join(losing.room, 1, &endpoint);
+		endpoint.ops->close(&endpoint);
 	}
 	destroy_two(callers);
 }

@@ -2,7 +2,7 @@
 /*
  * The bootstrap by sockets, and the world of RANK and WORLD_SIZE.
  *
- * The bootstrap.  All ranks have links (door.c, knock.c).  An exchange is one of the side channel
+ * The bootstrap.  All ranks have links (rendezvous.c, connect.c).  An exchange is one of the side channel
  * (tcp.c), whose object is the bootstrap until the transport is open over it (opening.c).  A rank
  * that gives up closes its link, which the hub tells the others.
  *
@@ -128,10 +128,10 @@ const struct batoni_side_ops batoni_side_ops = {
 	.attend = batoni_tcp_attend,
 	.ring = batoni_tcp_ring,
 	.admit = batoni_tcp_admit,
-	.seat = batoni_tcp_seat,
+	.link_all = batoni_tcp_link_all,
 	.describe = batoni_tcp_describe,
 	.close = batoni_tcp_close,
-	.knock = batoni_tcp_knock,
+	.connect = batoni_tcp_connect,
 	.join = join_link,
 };
 
@@ -283,20 +283,20 @@ listen_at(const struct job *job, int *fd_p)
 }
 
 static enum baton_status
-refuse_late(struct batoni_door *door, const bool here[], int size,
+refuse_late(struct batoni_rendezvous *rendezvous, const bool here[], int size,
             int64_t timeout_ns)
 {
 	char text[400];
 
 	batoni_side_late(here, size, (uint64_t)timeout_ns, text, sizeof(text));
-	batoni_tcp_describe(door, text, sizeof(text));
-	batoni_tcp_close(door, BATON_ERR_TIMEOUT, text);
+	batoni_tcp_describe(rendezvous, text, sizeof(text));
+	batoni_tcp_close(rendezvous, BATON_ERR_TIMEOUT, text);
 	return batoni_refuse(BATON_ERR_TIMEOUT, "%s", text);
 }
 
 /* It is a while that rank 0 waits: for these ranks. */
 static void
-tell_of_waiting(const struct job *job, const struct batoni_door *door,
+tell_of_waiting(const struct job *job, const struct batoni_rendezvous *rendezvous,
                 const bool here[], struct batoni_side_wait *wait)
 {
 	uint64_t now_ns = batoni_real_ns();
@@ -306,14 +306,14 @@ tell_of_waiting(const struct job *job, const struct batoni_door *door,
 		return;
 	batoni_side_late(here, job->size, now_ns - wait->begun_ns, text,
 	                 sizeof(text));
-	batoni_tcp_describe(door, text, sizeof(text));
+	batoni_tcp_describe(rendezvous, text, sizeof(text));
 	batoni_log(BATONI_LOG_WARN, "rank 0 waits at port %u: %s",
 	           batoni_config()->port, text);
 }
 
-/* Rank 0, until all have come.  Owns the door. */
+/* Rank 0, until all have come.  Owns the rendezvous. */
 static enum baton_status
-gather(const struct job *job, struct batoni_door *door, bool here[],
+gather(const struct job *job, struct batoni_rendezvous *rendezvous, bool here[],
        struct batoni_side_link links[], int64_t timeout_ns)
 {
 	char why[BATONI_SIDE_WHY_BYTES];
@@ -330,31 +330,31 @@ gather(const struct job *job, struct batoni_door *door, bool here[],
 		links[rank].fd = -1;
 	while (came < job->size && status == BATON_OK) {
 		if (batoni_real_ns() >= limit)
-			return refuse_late(door, here, job->size, timeout_ns);
-		batoni_tcp_attend(door, limit < batoni_side_tell_at(&wait)
+			return refuse_late(rendezvous, here, job->size, timeout_ns);
+		batoni_tcp_attend(rendezvous, limit < batoni_side_tell_at(&wait)
 		                                ? limit
 		                                : batoni_side_tell_at(&wait));
-		status = batoni_tcp_admit(door, here, &n, why);
+		status = batoni_tcp_admit(rendezvous, here, &n, why);
 		came += n;
 		if (status == BATON_OK && came < job->size)
-			tell_of_waiting(job, door, here, &wait);
+			tell_of_waiting(job, rendezvous, here, &wait);
 	}
 	if (status == BATON_OK) {
-		status = batoni_tcp_seat(door, 0, links);
+		status = batoni_tcp_link_all(rendezvous, 0, links);
 		snprintf(why, sizeof(why),
 		         "no memory or no descriptors for the side channel");
 	}
-	batoni_tcp_close(door, status, why);
+	batoni_tcp_close(rendezvous, status, why);
 	return status == BATON_OK ? status
 	                          : batoni_refuse(status, "%s", why);
 }
 
 static enum baton_status
-hold_door(const struct job *job, int64_t timeout_ns,
+hold_rendezvous(const struct job *job, int64_t timeout_ns,
           struct batoni_side_link *link_p)
 {
 	struct batoni_side_link *links;
-	struct batoni_door *door;
+	struct batoni_rendezvous *rendezvous;
 	enum baton_status status = BATON_ERR_NOMEM;
 	int fd = -1, error = listen_at(job, &fd);
 	bool *here;
@@ -373,11 +373,11 @@ hold_door(const struct job *job, int64_t timeout_ns,
 	if (!links || !here)
 		close(fd);
 	else
-		status = batoni_tcp_open_on(fd, &job->key, job->size, &door);
+		status = batoni_tcp_open_on(fd, &job->key, job->size, &rendezvous);
 	if (status != BATON_OK)
 		batoni_refuse(status, "no memory for %d ranks", job->size);
 	else
-		status = gather(job, door, here, links, timeout_ns);
+		status = gather(job, rendezvous, here, links, timeout_ns);
 	if (status == BATON_OK)
 		*link_p = links[0];
 	batoni_free(links);
@@ -396,8 +396,8 @@ join_world(const struct batoni_engine_calls *engine, int64_t timeout_ns,
 	(void)engine;
 	if (status == BATON_OK)
 		status = job.rank == 0
-		                 ? hold_door(&job, timeout_ns, &link)
-		                 : batoni_tcp_knock_at(
+		                 ? hold_rendezvous(&job, timeout_ns, &link)
+		                 : batoni_tcp_connect_at(
 					   &job.key, job.addresses,
 					   job.addresses_n, job.size, job.rank,
 					   timeout_ns, true, &link);

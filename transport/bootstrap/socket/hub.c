@@ -381,7 +381,7 @@ free_hub(struct hub *hub)
 	batoni_free(hub);
 }
 
-/* Those of other processes.  Nothing was sent to them since SEATED, so it goes whole; one that
+/* Those of other processes.  Nothing was sent to them since ADMITTED, so it goes whole; one that
  * cannot be told is gone, as its link will show. */
 static void
 let_go(const struct hub *hub)

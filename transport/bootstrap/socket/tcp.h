@@ -5,8 +5,8 @@
  *   proof.c      SHA-256 and HMAC
  *   wire.c       the bytes of each header
  *   address.c    which address to listen on; sockets
- *   door.c       the listening side of a creation
- *   knock.c      the connecting side
+ *   rendezvous.c the listening side of a creation
+ *   connect.c    the connecting side
  *   link.c       records over a socket that does not block
  *   hub.c        the thread that relays
  *   tcp.c        the transport of one rank (rank.h)
@@ -30,7 +30,7 @@
  * that of the channel; but any death breaks the communicator.
  *
  * Threads.  A transport belongs to the driver, as all do; its socket does not block.  A hub
- * belongs to its thread, from its start to its end.  A door belongs to the thread that attends;
+ * belongs to its thread, from its start to its end.  A rendezvous belongs to the thread that attends;
  * only its eventfd is written by others.  The table of listeners has a lock (address.c), under
  * which nothing else is taken.  So there is no lock order to keep.
  *
@@ -95,10 +95,10 @@ struct batoni_tcp_reply {
 	unsigned char proof[BATONI_TCP_PROOF_BYTES];
 };
 
-/* Then it sends its own proof, and gets verdicts: SEATED, when its proof is good, and GO,
+/* Then it sends its own proof, and gets verdicts: ADMITTED, when its proof is good, and GO,
  * when all have come; or REFUSED. */
 enum batoni_tcp_word {
-	BATONI_TCP_SEATED = 1,
+	BATONI_TCP_ADMITTED = 1,
 	BATONI_TCP_GO,
 	BATONI_TCP_REFUSED
 };
@@ -202,36 +202,36 @@ int batoni_tcp_resolve(const char *host, uint16_t port,
 /* False: the kernel gives none (errno). */
 bool batoni_tcp_random(void *bytes, size_t n);
 
-/* ---- door.c ---- */
+/* ---- rendezvous.c ---- */
 
 enum baton_status batoni_tcp_listen(struct batoni_side_key *key, int *error_p);
 void batoni_tcp_unlisten(const struct batoni_side_key *key);
 enum baton_status batoni_tcp_open(const struct batoni_side_key *key, int size,
-                                  struct batoni_door **door_p);
-/* The door of a listener that is in no table; owns it. */
+                                  struct batoni_rendezvous **rendezvous_p);
+/* The rendezvous of a listener that is in no table; owns it. */
 enum baton_status batoni_tcp_open_on(int listener, const struct batoni_side_key *key,
-                                     int size, struct batoni_door **door_p);
-void batoni_tcp_attend(struct batoni_door *door, uint64_t until_ns);
-void batoni_tcp_ring(struct batoni_door *door);
-enum baton_status batoni_tcp_admit(struct batoni_door *door, bool here[], int *n_p,
+                                     int size, struct batoni_rendezvous **rendezvous_p);
+void batoni_tcp_attend(struct batoni_rendezvous *rendezvous, uint64_t until_ns);
+void batoni_tcp_ring(struct batoni_rendezvous *rendezvous);
+enum baton_status batoni_tcp_admit(struct batoni_rendezvous *rendezvous, bool here[], int *n_p,
                                    char why[BATONI_SIDE_WHY_BYTES]);
-enum baton_status batoni_tcp_seat(struct batoni_door *door, int home,
+enum baton_status batoni_tcp_link_all(struct batoni_rendezvous *rendezvous, int home,
                                   struct batoni_side_link links[]);
-void batoni_tcp_describe(const struct batoni_door *door, char *text, size_t size);
-void batoni_tcp_close(struct batoni_door *door, enum baton_status status,
+void batoni_tcp_describe(const struct batoni_rendezvous *rendezvous, char *text, size_t size);
+void batoni_tcp_close(struct batoni_rendezvous *rendezvous, enum baton_status status,
                       const char *why);
-/* For tests: how long one that knocks may take to prove itself; 0: the default. */
-void batoni_tcp_knock_ns(uint64_t ns);
+/* For tests: how long one that applicants may take to prove itself; 0: the default. */
+void batoni_tcp_applicant_ns(uint64_t ns);
 
-/* ---- knock.c ---- */
+/* ---- connect.c ---- */
 
-enum baton_status batoni_tcp_knock(const struct batoni_side_key *key, int size, int rank,
+enum baton_status batoni_tcp_connect(const struct batoni_side_key *key, int size, int rank,
                                    int64_t timeout_ns,
                                    struct batoni_side_link *link_p);
 /* The same with one of several addresses.  again: a listener that is not there yet may
  * come. */
 enum baton_status
-batoni_tcp_knock_at(const struct batoni_side_key *key,
+batoni_tcp_connect_at(const struct batoni_side_key *key,
                     const struct batoni_side_address addresses[], int n, int size,
                     int rank, int64_t timeout_ns, bool again,
                     struct batoni_side_link *link_p);

@@ -161,7 +161,7 @@ batoni_tcp_verdict_decode(const unsigned char bytes[BATONI_TCP_VERDICT_BYTES],
 	get(&at, verdict->why, sizeof(verdict->why));
 	verdict->why[sizeof(verdict->why) - 1] = '\0';
 	switch (verdict->word) {
-	case BATONI_TCP_SEATED:
+	case BATONI_TCP_ADMITTED:
 		return verdict->status == 0;
 	case BATONI_TCP_GO:
 		return verdict->status >= 0;

@@ -27,16 +27,16 @@ struct batoni_room {
 	unsigned char *tables; /* two, each of `size` records of BATONI_RECORD_MAX bytes */
 };
 
-struct seat {
+struct endpoint {
 	struct batoni_room *room;
 	uint64_t round;
 	bool brought; /* of this round */
 };
 
-_Static_assert(sizeof(struct seat) <= BATONI_BOOTSTRAP_BYTES, "it fits");
+_Static_assert(sizeof(struct endpoint) <= BATONI_BOOTSTRAP_BYTES, "it fits");
 
-static struct seat *
-seat_of(struct batoni_bootstrap *bootstrap)
+static struct endpoint *
+endpoint_of(struct batoni_bootstrap *bootstrap)
 {
 	return (void *)bootstrap->own.bytes;
 }
@@ -71,22 +71,22 @@ static enum baton_status
 exchange_locked(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
                 const void **all_p)
 {
-	struct seat *seat = seat_of(bootstrap);
-	struct batoni_room *room = seat->room;
-	unsigned char *table = table_of(room, seat->round);
+	struct endpoint *endpoint = endpoint_of(bootstrap);
+	struct batoni_room *room = endpoint->room;
+	unsigned char *table = table_of(room, endpoint->round);
 
-	if (!seat->brought) {
+	if (!endpoint->brought) {
 		memcpy(table + (size_t)bootstrap->rank * bytes, mine, bytes);
-		seat->brought = true;
+		endpoint->brought = true;
 		if (++room->brought == room->size) {
 			room->brought = 0;
 			room->rounds++;
 		}
 	}
-	if (room->rounds == seat->round)
+	if (room->rounds == endpoint->round)
 		return room->left ? BATON_ERR_PEER : BATON_PENDING;
-	seat->round++;
-	seat->brought = false;
+	endpoint->round++;
+	endpoint->brought = false;
 	*all_p = table;
 	return BATON_OK;
 }
@@ -95,7 +95,7 @@ static enum baton_status
 exchange(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
          const void **all_p)
 {
-	struct batoni_room *room = seat_of(bootstrap)->room;
+	struct batoni_room *room = endpoint_of(bootstrap)->room;
 	enum baton_status status;
 
 	pthread_mutex_lock(&room->lock);
@@ -109,7 +109,7 @@ exchange(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
 static void
 leave(struct batoni_bootstrap *bootstrap)
 {
-	struct batoni_room *room = seat_of(bootstrap)->room;
+	struct batoni_room *room = endpoint_of(bootstrap)->room;
 	bool last;
 
 	pthread_mutex_lock(&room->lock);
@@ -141,7 +141,7 @@ join_room(struct batoni_room *room, int rank, struct batoni_bootstrap *bootstrap
 		.before = rank,
 		.strict = true,
 	};
-	seat_of(bootstrap)->room = room;
+	endpoint_of(bootstrap)->room = room;
 }
 
 const struct batoni_threads_ops batoni_threads_ops = {

@@ -2,7 +2,7 @@
 /*
  * The side channel's transport over a hub: exchanges, leaving, small messages, ends.  One thread
  * drives all ranks; loops wait for what has to come, and have a limit that only a hang reaches.
- * How the ranks come together: test_tcp_door.c.  Communicators: test_tcp_jobs.c.
+ * How the ranks come together: test_tcp_rendezvous.c.  Communicators: test_tcp_jobs.c.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -217,7 +217,7 @@ START_TEST(processes_meet_by_an_id)
 }
 END_TEST
 
-struct seat {
+struct member {
 	pthread_t thread;
 	int rank;
 	struct baton_comm *comm;
@@ -226,14 +226,14 @@ struct seat {
 static void *
 seat_main(void *argument)
 {
-	struct seat *seat = argument;
+	struct member *member = argument;
 	const struct baton_comm_options options = on_nccl(LONG);
 	CUdeviceptr memory = take_memory();
 
-	CHECK(baton_comm_create_id(3, seat->rank, &shared->id, &options,
-	                           &seat->comm) == BATON_OK);
-	pass_round(seat->comm, memory);
-	CHECK(baton_comm_destroy(seat->comm) == BATON_OK);
+	CHECK(baton_comm_create_id(3, member->rank, &shared->id, &options,
+	                           &member->comm) == BATON_OK);
+	pass_round(member->comm, memory);
+	CHECK(baton_comm_destroy(member->comm) == BATON_OK);
 	return NULL;
 }
 
@@ -241,14 +241,14 @@ seat_main(void *argument)
 static void
 by_id_mixed(int process)
 {
-	struct seat seats[2] = {{.rank = process}, {.rank = 2}};
+	struct member members[2] = {{.rank = process}, {.rank = 2}};
 
 	share_id(process);
 	for (int i = 0; i <= !process; i++)
-		CHECK(pthread_create(&seats[i].thread, NULL, seat_main,
-		                     &seats[i]) == 0);
+		CHECK(pthread_create(&members[i].thread, NULL, seat_main,
+		                     &members[i]) == 0);
 	for (int i = 0; i <= !process; i++)
-		pthread_join(seats[i].thread, NULL);
+		pthread_join(members[i].thread, NULL);
 }
 
 START_TEST(threads_and_processes_meet_by_an_id)

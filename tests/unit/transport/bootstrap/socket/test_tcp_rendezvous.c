@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How ranks of several processes come together: the proof of the secret, the headers, and the
- * door with those who knock.  Loops wait for what has to come, and have a limit that only a
+ * rendezvous with those who apply.  Loops wait for what has to come, and have a limit that only a
  * hang reaches.  The transport after that: test_tcp.c.
  */
 #include <pthread.h>
@@ -247,15 +247,15 @@ START_TEST(records_beyond_a_bound_are_refused)
 }
 END_TEST
 
-/* ---- the door ---- */
+/* ---- the rendezvous ---- */
 
 static struct batoni_side_key key;
-static struct batoni_door *door;
+static struct batoni_rendezvous *rendezvous;
 static bool here[8];
 static int came;
 
 static void
-open_door(int size)
+open_rendezvous(int size)
 {
 	int error;
 
@@ -265,23 +265,23 @@ open_door(int size)
 	ck_assert_int_eq(batoni_tcp_listen(&key, &error), BATON_OK);
 	ck_assert_uint_eq(key.address.family, 4);
 	ck_assert_uint_ne(key.address.port, 0);
-	ck_assert_int_eq(batoni_tcp_open(&key, size, &door), BATON_OK);
-	ck_assert_int_eq(batoni_tcp_open(&key, size, &door),
+	ck_assert_int_eq(batoni_tcp_open(&key, size, &rendezvous), BATON_OK);
+	ck_assert_int_eq(batoni_tcp_open(&key, size, &rendezvous),
 	                 BATON_ERR_UNSUPPORTED);
 	here[0] = true;
 	came = 1;
 }
 
-/* One look; what has come is taken in. */
+/* One poll_once; what has come is taken in. */
 static enum baton_status
-look(void)
+poll_once(void)
 {
 	char why[BATONI_SIDE_WHY_BYTES];
 	enum baton_status status;
 	int n;
 
-	batoni_tcp_attend(door, batoni_real_ns() + SECOND / 1000);
-	status = batoni_tcp_admit(door, here, &n, why);
+	batoni_tcp_attend(rendezvous, batoni_real_ns() + SECOND / 1000);
+	status = batoni_tcp_admit(rendezvous, here, &n, why);
 	came += n;
 	return status;
 }
@@ -291,7 +291,7 @@ has_refused(const char *words)
 {
 	char text[400] = "";
 
-	batoni_tcp_describe(door, text, sizeof(text));
+	batoni_tcp_describe(rendezvous, text, sizeof(text));
 	return strstr(text, words) != NULL;
 }
 
@@ -301,7 +301,7 @@ await_refusal(const char *words)
 	uint64_t limit = batoni_real_ns() + LIMIT_NS;
 
 	while (!has_refused(words)) {
-		ck_assert_int_eq(look(), BATON_OK);
+		ck_assert_int_eq(poll_once(), BATON_OK);
 		pause_until(limit);
 	}
 }
@@ -330,13 +330,13 @@ receive_raw(int fd, void *bytes, size_t n)
 			continue;
 		}
 		ck_assert_int_ne((int)got, 0);
-		look();
+		poll_once();
 		pause_until(limit);
 	}
 }
 
 /* A rank of ours, on a thread of its own. */
-struct guest {
+struct client {
 	pthread_t thread;
 	struct batoni_side_key key;
 	int size, rank;
@@ -347,20 +347,20 @@ struct guest {
 };
 
 static void *
-guest_main(void *argument)
+client_main(void *argument)
 {
-	struct guest *guest = argument;
+	struct client *client = argument;
 
-	guest->status = batoni_tcp_knock(&guest->key, guest->size, guest->rank,
-	                                 guest->timeout_ns, &guest->link);
-	snprintf(guest->why, sizeof(guest->why), "%s", baton_last_error());
+	client->status = batoni_tcp_connect(&client->key, client->size, client->rank,
+	                                 client->timeout_ns, &client->link);
+	snprintf(client->why, sizeof(client->why), "%s", baton_last_error());
 	return NULL;
 }
 
 static void
-invite(struct guest *guest, int size, int rank)
+invite(struct client *client, int size, int rank)
 {
-	*guest = (struct guest){.key = key,
+	*client = (struct client){.key = key,
 	                        .size = size,
 	                        .rank = rank,
 	                        .timeout_ns = (int64_t)LIMIT_NS,
@@ -368,19 +368,19 @@ invite(struct guest *guest, int size, int rank)
 }
 
 static void
-begin(struct guest *guest)
+begin(struct client *client)
 {
-	ck_assert_int_eq(pthread_create(&guest->thread, NULL, guest_main, guest),
+	ck_assert_int_eq(pthread_create(&client->thread, NULL, client_main, client),
 	                 0);
 }
 
 static void
-end(struct guest *guest, enum baton_status status, const char *words)
+end(struct client *client, enum baton_status status, const char *words)
 {
-	pthread_join(guest->thread, NULL);
-	ck_assert_msg(guest->status == status, "%d: %s", guest->status,
-	              guest->why);
-	ck_assert_msg(strstr(guest->why, words) != NULL, "%s", guest->why);
+	pthread_join(client->thread, NULL);
+	ck_assert_msg(client->status == status, "%d: %s", client->status,
+	              client->why);
+	ck_assert_msg(strstr(client->why, words) != NULL, "%s", client->why);
 }
 
 static void
@@ -389,22 +389,22 @@ await_all(int size)
 	uint64_t limit = batoni_real_ns() + LIMIT_NS;
 
 	while (came < size) {
-		ck_assert_int_eq(look(), BATON_OK);
+		ck_assert_int_eq(poll_once(), BATON_OK);
 		pause_until(limit);
 	}
 }
 
-/* All are here: the ranks of this process, whose links are made, and the guest. */
+/* All are here: the ranks of this process, whose links are made, and the client. */
 static void
-seat_and_close(struct batoni_side_link links[], int size)
+link_and_close(struct batoni_side_link links[], int size)
 {
 	for (int i = 0; i < size; i++)
 		links[i].fd = i == 0 ? 0 : -1;
-	ck_assert_int_eq(batoni_tcp_seat(door, 0, links), BATON_OK);
-	batoni_tcp_close(door, BATON_OK, "");
+	ck_assert_int_eq(batoni_tcp_link_all(rendezvous, 0, links), BATON_OK);
+	batoni_tcp_close(rendezvous, BATON_OK, "");
 }
 
-/* As a rank of ours does, up to SEATED. */
+/* As a rank of ours does, up to ADMITTED. */
 static int
 come_in(int size, int rank)
 {
@@ -426,31 +426,31 @@ come_in(int size, int rank)
 	send_raw(fd, proof, sizeof(proof));
 	receive_raw(fd, bytes, BATONI_TCP_VERDICT_BYTES);
 	ck_assert(batoni_tcp_verdict_decode(bytes, &verdict));
-	ck_assert_uint_eq(verdict.word, BATONI_TCP_SEATED);
+	ck_assert_uint_eq(verdict.word, BATONI_TCP_ADMITTED);
 	return fd;
 }
 
-/* The door still serves who is right. */
+/* The rendezvous still serves who is right. */
 static void
 end_in_order(void)
 {
 	struct batoni_side_link links[2];
-	struct guest guest;
+	struct client client;
 
-	invite(&guest, 2, 1);
-	begin(&guest);
+	invite(&client, 2, 1);
+	begin(&client);
 	await_all(2);
-	seat_and_close(links, 2);
-	end(&guest, BATON_OK, "");
-	ck_assert_int_eq(guest.link.home, 0);
+	link_and_close(links, 2);
+	end(&client, BATON_OK, "");
+	ck_assert_int_eq(client.link.home, 0);
 	close(links[0].fd);
-	close(guest.link.fd);
+	close(client.link.fd);
 	await_no_hub();
 }
 
 START_TEST(who_has_the_secret_comes_in)
 {
-	open_door(2);
+	open_rendezvous(2);
 	end_in_order();
 }
 END_TEST
@@ -468,7 +468,7 @@ START_TEST(garbage_is_sent_away)
 		"\xff\xff\xff\xff\xff\xff\xff\xff",
 	};
 
-	open_door(2);
+	open_rendezvous(2);
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		char words[80];
 		int fd = connect_raw();
@@ -497,7 +497,7 @@ START_TEST(hellos_that_do_not_fit_are_sent_away)
 		{4, "closed before it proved"},
 	};
 
-	open_door(2);
+	open_rendezvous(2);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		unsigned char bytes[BATONI_TCP_HELLO_BYTES];
 		unsigned char reply[BATONI_TCP_REPLY_BYTES];
@@ -535,13 +535,13 @@ START_TEST(who_says_nothing_is_sent_away_in_time)
 {
 	int fd;
 
-	batoni_tcp_knock_ns(SECOND / 1000);
-	open_door(2);
+	batoni_tcp_applicant_ns(SECOND / 1000);
+	open_rendezvous(2);
 	fd = connect_raw();
 	send_raw(fd, "b", 1);
 	await_refusal("in time");
 	close(fd);
-	batoni_tcp_knock_ns(0);
+	batoni_tcp_applicant_ns(0);
 	end_in_order();
 }
 END_TEST
@@ -552,7 +552,7 @@ START_TEST(a_crowd_does_not_keep_others_out)
 	enum { CROWD = 100 };
 	int fds[CROWD];
 
-	open_door(2);
+	open_rendezvous(2);
 	for (int i = 0; i < CROWD; i++)
 		fds[i] = connect_raw();
 	await_refusal("too many");
@@ -564,23 +564,23 @@ END_TEST
 
 START_TEST(another_secret_is_told)
 {
-	struct guest guest;
+	struct client client;
 
-	open_door(2);
-	invite(&guest, 2, 1);
-	guest.key.secret[0] ^= 1;
-	begin(&guest);
+	open_rendezvous(2);
+	invite(&client, 2, 1);
+	client.key.secret[0] ^= 1;
+	begin(&client);
 	await_refusal("closed before it proved");
-	end(&guest, BATON_ERR_INVALID, "another secret");
+	end(&client, BATON_ERR_INVALID, "another secret");
 	end_in_order();
 }
 END_TEST
 
 START_TEST(a_rank_that_is_taken_is_told)
 {
-	struct guest twice;
+	struct client twice;
 
-	open_door(2);
+	open_rendezvous(2);
 	invite(&twice, 2, 0);
 	begin(&twice);
 	await_refusal("rank 0 is taken");
@@ -592,17 +592,17 @@ END_TEST
 START_TEST(another_size_ends_the_creation_for_all)
 {
 	uint64_t limit = batoni_real_ns() + LIMIT_NS;
-	struct guest first, other;
+	struct client first, other;
 
-	open_door(3);
+	open_rendezvous(3);
 	invite(&first, 3, 1);
 	begin(&first);
 	await_all(2);
 	invite(&other, 4, 2);
 	begin(&other);
-	while (look() != BATON_ERR_INVALID)
+	while (poll_once() != BATON_ERR_INVALID)
 		pause_until(limit);
-	batoni_tcp_close(door, BATON_ERR_INVALID, "the sizes differ");
+	batoni_tcp_close(rendezvous, BATON_ERR_INVALID, "the sizes differ");
 	end(&first, BATON_ERR_INVALID, "the sizes differ");
 	end(&other, BATON_ERR_INVALID, "has size 4; another rank said 3");
 	await_no_hub();
@@ -612,19 +612,19 @@ END_TEST
 START_TEST(one_that_gives_up_ends_the_creation)
 {
 	uint64_t limit = batoni_real_ns() + LIMIT_NS;
-	struct guest other;
+	struct client other;
 	int fd;
 
-	open_door(4);
+	open_rendezvous(4);
 	invite(&other, 4, 1);
 	begin(&other);
 	await_all(2);
 	fd = come_in(4, 2);
 	ck_assert_int_eq(came, 3);
 	close(fd);
-	while (look() != BATON_ERR_PEER)
+	while (poll_once() != BATON_ERR_PEER)
 		pause_until(limit);
-	batoni_tcp_close(door, BATON_ERR_PEER, "rank 2 has given up");
+	batoni_tcp_close(rendezvous, BATON_ERR_PEER, "rank 2 has given up");
 	end(&other, BATON_ERR_PEER, "rank 2 has given up");
 	await_no_hub();
 }
@@ -632,68 +632,68 @@ END_TEST
 
 START_TEST(who_waits_too_long_is_told)
 {
-	struct guest guest;
+	struct client client;
 
-	open_door(2);
-	invite(&guest, 2, 1);
-	guest.timeout_ns = (int64_t)SECOND / 50;
-	begin(&guest);
+	open_rendezvous(2);
+	invite(&client, 2, 1);
+	client.timeout_ns = (int64_t)SECOND / 50;
+	begin(&client);
 	/* Nobody attends. */
-	end(&guest, BATON_ERR_TIMEOUT, "does not answer");
+	end(&client, BATON_ERR_TIMEOUT, "does not answer");
 	end_in_order();
 }
 END_TEST
 
 static void *
-guest_by_two(void *argument)
+client_by_two(void *argument)
 {
-	struct guest *guest = argument;
-	struct batoni_side_address addresses[2] = {guest->key.address,
-	                                           guest->key.address};
+	struct client *client = argument;
+	struct batoni_side_address addresses[2] = {client->key.address,
+	                                           client->key.address};
 
 	/* Nobody listens there. */
 	addresses[0].bytes[3] = 77;
-	guest->status = batoni_tcp_knock_at(&guest->key, addresses, 2,
-	                                    guest->size, guest->rank,
-	                                    guest->timeout_ns, false,
-	                                    &guest->link);
+	client->status = batoni_tcp_connect_at(&client->key, addresses, 2,
+	                                    client->size, client->rank,
+	                                    client->timeout_ns, false,
+	                                    &client->link);
 	return NULL;
 }
 
 START_TEST(another_address_of_the_host_is_tried)
 {
 	struct batoni_side_link links[2];
-	struct guest guest;
+	struct client client;
 
-	open_door(2);
-	invite(&guest, 2, 1);
-	ck_assert_int_eq(pthread_create(&guest.thread, NULL, guest_by_two,
-	                                &guest),
+	open_rendezvous(2);
+	invite(&client, 2, 1);
+	ck_assert_int_eq(pthread_create(&client.thread, NULL, client_by_two,
+	                                &client),
 	                 0);
 	await_all(2);
-	seat_and_close(links, 2);
-	end(&guest, BATON_OK, "");
+	link_and_close(links, 2);
+	end(&client, BATON_OK, "");
 	close(links[0].fd);
-	close(guest.link.fd);
+	close(client.link.fd);
 	await_no_hub();
 }
 END_TEST
 
 START_TEST(a_listener_that_is_gone_is_told)
 {
-	struct guest guest;
+	struct client client;
 	int error;
 
-	open_door(2);
-	batoni_tcp_close(door, BATON_OK, "");
-	invite(&guest, 2, 1);
-	begin(&guest);
-	end(&guest, BATON_ERR_PEER, "cannot connect to 127.0.0.1");
+	open_rendezvous(2);
+	batoni_tcp_close(rendezvous, BATON_OK, "");
+	invite(&client, 2, 1);
+	begin(&client);
+	end(&client, BATON_ERR_PEER, "cannot connect to 127.0.0.1");
 	/* The oldest of too many makes way, and its place is closed. */
 	ck_assert_int_eq(batoni_tcp_listen(&key, &error), BATON_OK);
 	batoni_tcp_unlisten(&key);
 	batoni_tcp_unlisten(&key);
-	ck_assert_int_eq(batoni_tcp_open(&key, 2, &door), BATON_ERR_UNSUPPORTED);
+	ck_assert_int_eq(batoni_tcp_open(&key, 2, &rendezvous), BATON_ERR_UNSUPPORTED);
 }
 END_TEST
 
@@ -738,5 +738,5 @@ main(void)
 		a_listener_that_is_gone_is_told,
 	};
 
-	return RUN_TESTS("tcp_door", tests);
+	return RUN_TESTS("tcp_rendezvous", tests);
 }

@@ -2,9 +2,9 @@
 /*
  * The connecting side of a creation.  One attempt:
  *
- *   connect; HELLO, and the listener's proof; our proof, and SEATED; then GO
+ *   connect; HELLO, and the listener's proof; our proof, and ADMITTED; then GO
  *
- * An attempt that ends before SEATED without a word (a listener that is not there yet or is
+ * An attempt that ends before ADMITTED without a word (a listener that is not there yet or is
  * busy with another creation, a connection that was dropped) is made again after a pause,
  * where more attempts make sense: `again`, for a listener that may not be there yet; else only
  * where a connection was made, or nothing answered.  All within one time limit.  Every read
@@ -35,7 +35,7 @@ struct attempt {
 	int size, rank, fd;
 	bool named; /* MASTER_ADDR says where, not an id */
 	uint64_t limit_ns, step_ns; /* of all attempts; of what is waited for now */
-	bool connected, seated;
+	bool connected, admitted;
 	bool nobody; /* some connection was refused: nothing listened there */
 	int error;  /* of the last connection; an errno code */
 	struct batoni_side_wait wait;
@@ -62,7 +62,7 @@ tell_of_waiting(struct attempt *attempt, uint64_t now)
 
 	if (!batoni_side_tells(&attempt->wait, now))
 		return;
-	if (attempt->seated)
+	if (attempt->admitted)
 		batoni_log(BATONI_LOG_INFO,
 		           "rank %d has waited for %llu ms: it is connected with "
 		           "%s, and not all ranks have come",
@@ -223,9 +223,9 @@ meet(struct attempt *attempt, int *home_p)
 		return false;
 	batoni_tcp_prove(attempt->key, 'C', &hello, reply.challenge, proof);
 	if (!send_whole(attempt, proof, sizeof(proof)) ||
-	    !hear_verdict(attempt, BATONI_TCP_SEATED, &verdict))
+	    !hear_verdict(attempt, BATONI_TCP_ADMITTED, &verdict))
 		return false;
-	attempt->seated = true;
+	attempt->admitted = true;
 	if (!hear_verdict(attempt, BATONI_TCP_GO, &verdict))
 		return false;
 	*home_p = verdict.status;
@@ -243,12 +243,12 @@ refuse(const struct attempt *attempt, int64_t timeout_ns)
 		return batoni_refuse(attempt->status,
 		                     "rank %d, which came to %s: %s", rank,
 		                     attempt->at, attempt->why);
-	if (attempt->seated && attempt->error == ETIMEDOUT)
+	if (attempt->admitted && attempt->error == ETIMEDOUT)
 		return batoni_refuse(BATON_ERR_TIMEOUT,
 		                     "rank %d is connected with %s, but not all "
 		                     "ranks came within %lld ms",
 		                     rank, attempt->at, ms);
-	if (attempt->seated)
+	if (attempt->admitted)
 		return batoni_refuse(BATON_ERR_PEER,
 		                     "rank %d: the process that listens at %s has "
 		                     "ended before all ranks had come: %s",
@@ -294,7 +294,7 @@ once(struct attempt *attempt, const struct batoni_side_address addresses[], int 
 static bool
 may_try_again(const struct attempt *attempt, bool again, int tries)
 {
-	if (attempt->status != BATON_OK || attempt->seated ||
+	if (attempt->status != BATON_OK || attempt->admitted ||
 	    batoni_real_ns() >= attempt->limit_ns)
 		return false;
 	return again || attempt->error == ETIMEDOUT ||
@@ -302,7 +302,7 @@ may_try_again(const struct attempt *attempt, bool again, int tries)
 }
 
 enum baton_status
-batoni_tcp_knock_at(const struct batoni_side_key *key,
+batoni_tcp_connect_at(const struct batoni_side_key *key,
                     const struct batoni_side_address addresses[], int n, int size,
                     int rank, int64_t timeout_ns, bool again,
                     struct batoni_side_link *link_p)
@@ -335,9 +335,9 @@ batoni_tcp_knock_at(const struct batoni_side_key *key,
 }
 
 enum baton_status
-batoni_tcp_knock(const struct batoni_side_key *key, int size, int rank,
+batoni_tcp_connect(const struct batoni_side_key *key, int size, int rank,
                  int64_t timeout_ns, struct batoni_side_link *link_p)
 {
-	return batoni_tcp_knock_at(key, &key->address, 1, size, rank, timeout_ns,
+	return batoni_tcp_connect_at(key, &key->address, 1, size, rank, timeout_ns,
 	                           false, link_p);
 }
