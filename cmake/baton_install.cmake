@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # What is installed: headers (baton_mpi.h only where the library has MPI), both
-# libraries, the CMake package, baton.pc.
+# libraries, the CMake package, baton.pc, the licence and the documents.  The components
+# library, development, which is the default, and tools, whose files tools/ has, are
+# packages of their own (baton_package.cmake).
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/baton)
@@ -15,7 +18,8 @@ endif()
 
 # Two export files: who links the shared library needs neither Threads nor MPI
 # to be found, who links the static one does.
-install(TARGETS baton EXPORT baton-shared)
+install(TARGETS baton EXPORT baton-shared
+        LIBRARY COMPONENT library NAMELINK_COMPONENT development)
 install(TARGETS baton-static EXPORT baton-static)
 install(EXPORT baton-shared NAMESPACE baton:: DESTINATION ${package_dir}
         FILE baton-shared.cmake)
@@ -48,6 +52,20 @@ if(BATON_HAVE_MPI)
 	# run with another MPI, or not at all.
 	string(APPEND pc_libs_private " ${MPI_C_LINK_FLAGS}")
 endif()
-configure_file(cmake/baton.pc.in ${PROJECT_BINARY_DIR}/baton.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/baton.pc
+foreach(file baton.pc baton-shared.pc)
+	configure_file(cmake/${file}.in ${PROJECT_BINARY_DIR}/${file} @ONLY)
+endforeach()
+install(FILES ${PROJECT_BINARY_DIR}/baton.pc ${PROJECT_BINARY_DIR}/baton-shared.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# They lie as in the repository, so that their links lead somewhere.
+set(documents ${CMAKE_INSTALL_DATADIR}/doc/baton)
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${documents})
+install(DIRECTORY docs samples DESTINATION ${documents}
+        PATTERN ".cache" EXCLUDE)
+
+if(PROJECT_IS_TOP_LEVEL)
+	add_custom_target(uninstall COMMAND ${CMAKE_COMMAND}
+		-DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt
+		-P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake VERBATIM)
+endif()

@@ -60,8 +60,12 @@ foreach(page IN LISTS pages)
 		     CONTENT ".so man${section}/${name}.${section}\n")
 		list(APPEND installed ${folder}/${other}.${section})
 	endforeach()
+	set(component development)
+	if(section EQUAL 1)
+		set(component tools)
+	endif()
 	if(section EQUAL 3 OR TARGET baton-tool)
-		install(FILES ${installed}
+		install(FILES ${installed} COMPONENT ${component}
 		        DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
 	endif()
 endforeach()

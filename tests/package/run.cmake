@@ -2,7 +2,8 @@
 #
 # Install into an empty prefix, then build and run programs against what is
 # there, from other directories: by find_package and by pkg-config, in C and in
-# C++, shared and static, and the samples as a project of their own.
+# C++, shared and static, and the samples as a project of their own.  What is uninstalled
+# is gone, and nothing else.
 # cmake -DROOT=... -DBUILD=... -DWORK=... -DCC=... -DCXX=... -DGENERATOR=...
 #       -DLIBDIR=lib -DWITH_MPI=ON [-DMPICC=... -DMPIEXEC=...] -P this
 cmake_minimum_required(VERSION 3.25)
@@ -75,9 +76,8 @@ run(${CC} -std=c11 -o ${WORK}/pair-c ${pair} ${flags})
 run(${WORK}/pair-c)
 run(${CXX} -std=c++17 -x c++ -o ${WORK}/pair-cxx ${pair} -x none ${flags})
 run(${WORK}/pair-cxx)
-# Static: as the README says, and without the shared library.
+# Static.  The shared library is away when this program runs, at the end.
 pkg_config(flags --static --cflags --libs)
-list(TRANSFORM flags REPLACE "^-lbaton$" "-l:libbaton.a")
 run(${CC} -std=c11 -o ${WORK}/pair-static ${pair} ${flags})
 # Both run with the MPI that Baton was built with.
 function(library_of name file path_p)
@@ -100,3 +100,18 @@ if(WITH_MPI)
 endif()
 file(RENAME ${WORK}/prefix/${LIBDIR} ${WORK}/prefix/away)
 run(${WORK}/pair-static)
+
+# Uninstall.
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/gone)
+file(WRITE ${WORK}/gone/share/doc/baton/mine "")
+file(WRITE ${WORK}/gone/lib/mine "")
+run(${CMAKE_COMMAND} --build ${BUILD} --target uninstall)
+file(GLOB_RECURSE left RELATIVE ${WORK}/gone ${WORK}/gone/*)
+if(NOT left STREQUAL "lib/mine;share/doc/baton/mine" OR EXISTS ${WORK}/gone/${LIBDIR}/cmake/baton)
+	message(FATAL_ERROR "uninstall leaves ${left}")
+endif()
+execute_process(COMMAND ${CMAKE_COMMAND} --build ${BUILD} --target uninstall
+                RESULT_VARIABLE result OUTPUT_VARIABLE said ERROR_VARIABLE said)
+if(result EQUAL 0 OR NOT said MATCHES "nothing to uninstall")
+	message(FATAL_ERROR "what is uninstalled can be uninstalled: ${said}")
+endif()

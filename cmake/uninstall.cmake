@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Remove what the last `cmake --install` of a build has installed, and the folders of Baton's
+# own that are empty then.  The environment's DESTDIR counts, as it did there.
+# cmake -DMANIFEST=<build>/install_manifest.txt -P this
+if(NOT EXISTS ${MANIFEST})
+	message(FATAL_ERROR "nothing to uninstall: ${MANIFEST} is not there, so either nothing "
+	        "was installed from this build, or it is uninstalled already")
+endif()
+file(STRINGS ${MANIFEST} files)
+set(removed 0)
+set(folders)
+foreach(file IN LISTS files)
+	set(path $ENV{DESTDIR}${file})
+	if(NOT EXISTS ${path} AND NOT IS_SYMLINK ${path})
+		message(STATUS "Gone already: ${path}")
+		continue()
+	endif()
+	file(REMOVE ${path})
+	if(EXISTS ${path} OR IS_SYMLINK ${path})
+		message(FATAL_ERROR "${path} cannot be removed")
+	endif()
+	math(EXPR removed "${removed} + 1")
+	cmake_path(GET path PARENT_PATH folder)
+	while(folder MATCHES "/(doc|cmake)/baton(/|$)")
+		list(APPEND folders ${folder})
+		cmake_path(GET folder PARENT_PATH folder)
+	endwhile()
+endforeach()
+# The longest path first: folders in others.
+list(REMOVE_DUPLICATES folders)
+list(SORT folders ORDER DESCENDING)
+foreach(folder IN LISTS folders)
+	file(GLOB inside LIST_DIRECTORIES true ${folder}/* ${folder}/.[!.]*)
+	if(NOT inside)
+		file(REMOVE_RECURSE ${folder})
+	endif()
+endforeach()
+file(REMOVE ${MANIFEST})
+message(STATUS "Removed ${removed} files")
