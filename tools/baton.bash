@@ -6,10 +6,14 @@
 _baton() {
 	local word=${COMP_WORDS[COMP_CWORD]} words i
 
-	words='info doctor --help --usage --version'
+	words='info doctor trace --help --usage --version'
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
 		info | doctor) words='--json --help --usage' ;;
+		trace)
+			words='--perfetto= --svg= --html= --from= --to= --run= --hang --json --help --usage'
+			words+=" $(compgen -d -- "$word")"
+			;;
 		esac
 	done
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")

@@ -14,6 +14,7 @@ static const struct command {
 } commands[] = {
 	{"info", info_main},
 	{"doctor", doctor_main},
+	{"trace", trace_main},
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -25,6 +26,7 @@ static const char doc[] =
 	"  info     what is built in, what is found here, the paths between the\n"
 	"           ranks, and the environment variables\n"
 	"  doctor   try what speed and safety rest on, and say what mends it\n"
+	"  trace    where the time of a run went, its timeline, and why it hangs\n"
 	"\n"
 	"`baton COMMAND --help' tells of one.  Under a launcher, as in\n"
 	"`mpirun -np 2 baton info', the ranks make one report, which rank 0 prints.";

@@ -22,6 +22,7 @@ enum {
 /* argv[0] is "baton NAME".  Return the exit status of the process. */
 int info_main(int argc, char **argv);
 int doctor_main(int argc, char **argv);
+int trace_main(int argc, char **argv);
 
 /* The arguments of a subcommand that takes --json alone.  Bad ones end the process. */
 struct tool_arguments {

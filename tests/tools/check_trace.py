@@ -1,0 +1,398 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""check_trace.py --baton FILE CASE
+
+Run `baton trace` over files that tracefile.py writes, and look at what it says and draws.  CASE is one
+of the functions check_* below.
+"""
+import argparse
+import json
+import pathlib
+import random
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+import tracefile as t
+from check_tool import Failure, Tool, require
+
+US = 1000
+
+
+class Folder:
+    """A folder of files, and the command over it."""
+
+    def __init__(self, tool):
+        self.tool = tool
+        self.holder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.holder.name)
+        self.count = 0
+
+    def add(self, content, name=None):
+        self.count += 1
+        (self.path / f'{name or f"baton-{self.count:02d}"}.trace').write_bytes(content)
+        return self
+
+    def ranks(self, *operations, **more):
+        for rank, ops in enumerate(operations):
+            self.add(t.make(rank, len(operations), ops, **more))
+        return self
+
+    def trace(self, *arguments, status=0):
+        return self.tool.run('trace', str(self.path), *arguments, status=status)
+
+    def report(self, *arguments, status=0):
+        return json.loads(self.trace('--json', *arguments, status=status)[0])
+
+    def written(self, option, *arguments):
+        """What is in the file that the option has written."""
+        path = self.path / 'written'
+        self.trace(f'--{option}={path}', *arguments)
+        return path.read_text(encoding='utf-8')
+
+
+def exchange(turns=10):
+    """Rank 0: a function of 300 us, then a send; beside it, detached, a receive.  Rank 1 receives."""
+    first, second = [], []
+    for i in range(turns):
+        at = 1000 * US * i + 1
+        first += [t.operation(t.FUNCTION, 3 * i + 1, enqueued=at, armed=at, completed=at + 300 * US),
+                  t.operation(t.SEND, 3 * i + 2, 1, 5, enqueued=at, armed=at + 300 * US,
+                              issued=at + 310 * US, completed=at + 500 * US, size=4096),
+                  t.operation(t.RECV, 3 * i + 3, 1, 6, enqueued=at, armed=at, issued=at,
+                              completed=at + 400 * US, flags=t.DETACHED, stream=9)]
+        second += [t.operation(t.SEND, 2 * i + 1, 0, 6, enqueued=at, armed=at, issued=at,
+                               completed=at + 100 * US, stream=8),
+                   t.operation(t.RECV, 2 * i + 2, 0, 5, enqueued=at, armed=at, issued=at,
+                               completed=at + 510 * US)]
+    return first, second
+
+
+def check_summary(tool):
+    """Times, shares and peers are those of the operations."""
+    folder = Folder(tool).ranks(*exchange())
+    report = folder.report()
+    require(report['matched'] == {'messages': 20, 'waits': 0}, report['matched'])
+    require(report['checks'] == [], report['checks'])
+    life = 9 * 1000 * US + 500 * US
+    by_name = {(s['rank'], s['handle']): s for s in report['streams']}
+    require(len(by_name) == 4, by_name)
+    stream = by_name[(0, '0x0')]
+    require(stream['computing_ns'] == 3000 * US and stream['waiting_ns'] == 2000 * US and
+            stream['idle_ns'] == life - 5000 * US, stream)
+    # A detached receive does not hold its stream up.
+    require(by_name[(0, '0x9')]['waiting_ns'] == 0, by_name)
+    rank = report['ranks'][0]
+    # Sends are 300 to 500 us of each turn, receives 0 to 400, functions 0 to 300.
+    require(rank['transfers_ns'] == 5000 * US and rank['hidden_ns'] == 3000 * US and
+            rank['hidden_share'] == 0.6, rank)
+    require(rank['messages_sent'] == 10 and rank['bytes_sent'] == 40960, rank)
+    rank = report['ranks'][1]
+    require(rank['waited_most_for'] == 0 and rank['waited_ns'] == 10 * 310 * US, rank)
+    out, _ = folder.trace()
+    for words in ('rank 0, stream 0', '3.00 ms', '60 % of it hidden', 'waited most for rank 0',
+                  'on one node'):
+        require(words in out, words)
+
+
+def check_perfetto(tool):
+    """Slices of a thread lie within each other or apart, and flows begin and end within slices."""
+    events = json.loads(Folder(tool).ranks(*exchange()).written('perfetto'))['traceEvents']
+    slices = {}
+    for event in events:
+        if event['ph'] == 'X':
+            slices.setdefault((event['pid'], event['tid']), []).append(event)
+    require(sum(len(group) for group in slices.values()) == 50, 'slices')
+    for group in slices.values():
+        for one, other in zip(group, group[1:]):
+            require(one['ts'] + one['dur'] <= other['ts'] + 1e-6, f'{one} overlaps {other}')
+    starts = {event['id']: event for event in events if event['ph'] == 's'}
+    ends = {event['id']: event for event in events if event['ph'] == 'f'}
+    require(len(starts) == 20 and starts.keys() == ends.keys(), 'flows')
+    for flow in [*starts.values(), *ends.values()]:
+        within = [s for s in slices[(flow['pid'], flow['tid'])]
+                  if s['ts'] - 1e-6 <= flow['ts'] < s['ts'] + s['dur'] - 1e-6]
+        require(len(within) == 1, flow)
+    for key, start in starts.items():
+        require(start['pid'] != ends[key]['pid'] and start['ts'] <= ends[key]['ts'], start)
+    names = {event['args']['name'] for event in events if event['ph'] == 'M'}
+    require('rank 1 (a-host, process 1001)' in names and 'stream 1 (0x9)' in names, names)
+
+
+def check_drawing(tool):
+    """The picture is XML of its own, with a row for each stream, and an arrow for each message."""
+    folder = Folder(tool).ranks(*exchange())
+    text = folder.written('svg')
+    picture = xml.etree.ElementTree.fromstring(text)
+    space = '{http://www.w3.org/2000/svg}'
+    bars = [g for g in picture.iter(f'{space}g') if g.find(f'{space}title') is not None]
+    require(len(bars) == 50, f'{len(bars)} bars')
+    arrows = [g for g in picture.iter(f'{space}g') if g.get('marker-end')]
+    require(len(arrows) == 1 and len(list(arrows[0])) == 20, 'arrows')
+    labels = [label.text for label in picture.iter(f'{space}text')]
+    for label in ('rank 0, stream 0', 'rank 0, stream 1', 'rank 1, stream 1', 'function',
+                  '/bin/program: 9.51 ms'):
+        require(label in labels, labels)
+    # A part of it has what is there alone.
+    part = xml.etree.ElementTree.fromstring(folder.written('svg', '--from=2', '--to=3'))
+    bars = [g for g in part.iter(f'{space}g') if g.find(f'{space}title') is not None]
+    require(5 <= len(bars) <= 10, f'{len(bars)} bars of a part')
+    page = folder.written('html')
+    require(page.startswith('<!DOCTYPE html>') and '<svg' in page and '60 %' in page, 'the page')
+    for text in (text, page):
+        require('<script' not in text and 'href' not in text and 'url(http' not in text,
+                'it needs other files')
+    # Many narrow bars become few, and the picture says so; bad characters stay out of it.
+    many = [t.operation(t.SEND, i + 1, 1, 0, enqueued=10 * i + 1, armed=10 * i + 1,
+                        issued=10 * i + 1, completed=10 * i + 5) for i in range(20000)]
+    other = [t.operation(t.RECV, i + 1, 0, 0, enqueued=10 * i + 1, armed=10 * i + 1,
+                         issued=10 * i + 1, completed=10 * i + 9) for i in range(20000)]
+    text = Folder(tool).ranks(many, other, room=32768, host='<&"\x01\xff').written('svg')
+    xml.etree.ElementTree.fromstring(text)
+    require(len(text) < 1000000 and 'bars are within others' in text and 'one in 1' in text,
+            f'{len(text)} bytes')
+
+
+def sentences(report):
+    return '\n'.join(report['checks'])
+
+
+def check_faults(tool):
+    """What is wrong with files is said, and the others are read."""
+    first, second = exchange()
+    whole = t.make(0, 2, first)
+
+    report = Folder(tool).add(whole).report(status=1)
+    require('has 2 ranks, and the files of 1 are missing: rank 1' in sentences(report), report)
+
+    for content, words in ((b'', 'does not begin as a trace does'),
+                           (whole[:600], 'shorter than its header'),
+                           (whole[:5000], 'was cut off'),
+                           (whole.replace(b'BATONTRC', b'BATONTRX'), 'does not begin'),
+                           (whole[:8] + b'\0\0\0\1' + whole[12:], 'other byte order'),
+                           (whole[:8] + b'\7\0\0\0' + whole[12:], 'another version'),
+                           (t.make(0, 2, first, state=0), 'was not completed'),
+                           (t.make(2, 2, first), 'a rank that there cannot be')):
+        report = Folder(tool).add(content, 'odd').add(t.make(1, 2, second)).report(status=1)
+        require(f'odd.trace is left out: it {words}'[:25] in sentences(report) and
+                words in sentences(report), f'{words}: {report["checks"]}')
+
+    report = Folder(tool).add(whole, 'a').add(whole, 'b').add(t.make(1, 2, second)).report(status=1)
+    require('b.trace is left out: it says that it is rank 0 of 2' in sentences(report), report)
+
+    damaged = t.operation(t.SEND, 7, 5, 5, enqueued=1, armed=1, completed=2)
+    report = Folder(tool).add(t.make(0, 2, [*first[:3], damaged])).add(
+        t.make(1, 2, second)).report(status=1)
+    require('1 operations are damaged' in sentences(report), report)
+
+    # Two runs: the later is shown, and the other one can be asked for.
+    folder = Folder(tool).ranks(first, second)
+    folder.ranks(first[:3], second[:2], communicator=0x77, pid=None, boot='b-boot', began=10**9)
+    report = folder.report()
+    require(report['matched']['messages'] == 2 and '--run=0000000000001234' in sentences(report),
+            report)
+    require(folder.report('--run=1234')['matched']['messages'] == 20, 'the other run')
+    _, err = folder.trace('--run=99', status=2)
+    require('is of that run' in err, err)
+
+    _, err = Folder(tool).trace(status=2)
+    require('has no file *.trace' in err, err)
+    _, err = tool.run('trace', '/nowhere', status=2)
+    require('/nowhere cannot be read: No such file' in err, err)
+    _, err = folder.trace('--svg=/nowhere/a.svg', status=2)
+    require('/nowhere/a.svg cannot be written' in err, err)
+
+
+def check_wrapped(tool):
+    """What the ring has lost still counts: messages match by their numbers in the whole run."""
+    first, second = exchange(100)
+    counters0 = [t.counter(t.SEND, 1, 5, 100, 100), t.counter(t.RECV, 1, 6, 100, 100)]
+    counters1 = [t.counter(t.SEND, 0, 6, 100, 100), t.counter(t.RECV, 0, 5, 100, 100)]
+    folder = Folder(tool).add(t.make(0, 2, first[-60:], room=60, counters=counters0))
+    folder.add(t.make(1, 2, second[-64:], room=64, counters=counters1))
+    report = folder.report()
+    # Of rank 0 there are 20 turns, of rank 1 32.
+    require(report['matched']['messages'] == 40, report)
+    require('the first 240 operations were overwritten' in sentences(report), report)
+    require('before they were sent' not in sentences(report), report)
+
+
+def check_clocks(tool):
+    """Stamps of two hosts are joined by what both did together, within the error that is stated."""
+    ahead = 3000 * US  # rank 1's clock shows that much more at the same moment
+    first = [t.operation(t.SEND, 1, 1, 0, enqueued=10 * US, armed=10 * US, issued=10 * US,
+                         completed=20 * US)]
+    second = [t.operation(t.RECV, 1, 0, 0, enqueued=1 * US, armed=1 * US, issued=1 * US,
+                          completed=50 * US)]
+    folder = Folder(tool).add(t.make(0, 2, first, rounds=[(1, 1 * US, 9 * US),
+                                                         (2, 100 * US, 140 * US)]))
+    folder.add(t.make(1, 2, second, boot='b-boot', host='b-host', ahead=ahead,
+                      rounds=[(1, 2 * US, 8 * US), (2, 90 * US, 110 * US)]))
+    files = folder.report()['files']
+    require(files[0]['clock_offset_ns'] == 0, files)
+    # By round 1 between -7 and 7 us, by round 2 between -10 and 50.
+    require(files[1]['clock_offset_ns'] == -ahead and files[1]['clock_error_ns'] == 7 * US, files)
+    require('joined to within 7.00 us' in folder.trace()[0], 'the error')
+    # Without rounds there is the time of day, and a sentence.
+    folder = Folder(tool).add(t.make(0, 2, first))
+    folder.add(t.make(1, 2, second, boot='b-boot', host='b-host', ahead=ahead))
+    report = folder.report()
+    require(report['files'][1]['clock_offset_ns'] == -ahead and
+            report['files'][1]['clock_error_ns'] is None and
+            'were never compared' in sentences(report), report)
+
+
+def hang(tool, *operations, **more):
+    """What --hang says of these operations of the ranks: the object, and its reasons by kind."""
+    folder = Folder(tool).ranks(*operations, state=1, **more)
+    report = folder.report('--hang', status=1)['moments'][0]
+    out, _ = folder.trace('--hang', status=1)
+    reasons = {}
+    for reason in report['reasons']:
+        reasons.setdefault(reason['kind'], []).append(reason)
+        require(reason['sentence'] in out, reason)
+    return report, reasons
+
+
+def check_hang(tool):
+    """Who waits for whom, and what never came."""
+    def at(ns):
+        return {'enqueued': ns, 'armed': ns, 'issued': ns}
+
+    def done(ns):
+        return dict(at(ns), completed=ns + 5)
+
+    # Each rank receives from the one before it, and then sends.
+    _, reasons = hang(tool, *([t.operation(t.RECV, 1, (rank - 1) % 3, 4, **at(10)),
+                               t.operation(t.SEND, 2, (rank + 1) % 3, 4, enqueued=20)]
+                              for rank in range(3)))
+    require(list(reasons) == ['circle'] and reasons['circle'][0]['ranks'] == [0, 2, 1] and
+            'rank 2 has called the send, but its stream is not past the receive of tag 4 from rank 1'
+            in reasons['circle'][0]['sentence'], reasons)
+
+    # The issue's own words.
+    report, reasons = hang(tool, [t.operation(t.SEND, 1, 2, 6, **done(10)),
+                                  t.operation(t.SEND, 2, 2, 6, **done(20))], [],
+                           [t.operation(t.RECV, 1, 0, 7, **at(10)),
+                            t.operation(t.SEND, 2, 1, 1, enqueued=11)])
+    require(list(reasons) == ['absent'] and reasons['absent'][0]['sentence'] ==
+            'rank 2 waits in its receive of tag 7 from rank 0: '
+            'rank 0 has sent tag 6 twice and tag 7 never', reasons)
+    require(report['behind'] == 1 and report['waiting'][0]['call_never_came'] and
+            report['waiting'][0]['waits_for_rank'] == 0, report)
+
+    # Both sides wait, and only their tags differ.
+    _, reasons = hang(tool, [t.operation(t.SEND, 1, 1, 6, **at(10))],
+                      [t.operation(t.RECV, 1, 0, 7, **at(10))])
+    require('tags' in reasons and 'rank 0 sends to rank 1 with tag 6, and rank 1 receives from '
+            'rank 0 with tag 7' in reasons['tags'][0]['sentence'], reasons)
+
+    # A signal that never came; another one did, and so did a part of this one.
+    _, reasons = hang(tool, [t.operation(t.SIGNAL, 1, 1, signal=3, context=0, signals=2, **done(10)),
+                             t.operation(t.PUT, 2, 1, signal=5, context=0, signals=1, **done(11))],
+                      [t.operation(t.WAIT, 1, 0, signal=3, context=0, signals=1, **done(20)),
+                       t.operation(t.WAIT, 2, 0, signal=3, context=0, signals=2, **at(30)),
+                       t.operation(t.WAIT, 3, 0, signal=4, context=0, signals=1, flags=t.DETACHED,
+                                   **at(31))])
+    texts = [reason['sentence'] for reason in reasons['absent']]
+    require('rank 1 waits in its wait for signal 3 of context 0 of rank 0: rank 0 has given signal 3 '
+            'twice, and this is the wait for its unit 3' in texts, texts)
+    require('rank 1 waits in its wait for signal 4 of context 0 of rank 0: rank 0 has given signal 3 '
+            'twice, signal 5 once and signal 4 never' in texts, texts)
+
+    # A wait for several counters, one of which has come.
+    _, reasons = hang(tool, [t.operation(t.SIGNAL, 1, 1, signal=2, context=0, signals=2, **done(10))],
+                      [t.operation(t.WAIT, 1, flags=t.TERMS, **at(10))] +
+                      [t.operation(0, i, 0, parent=1, signal=i, context=0, signals=2, flags=t.TERM)
+                       for i in (2, 3)])
+    require('rank 0 has given signal 2 twice and signal 3 never' in
+            reasons['absent'][0]['sentence'], reasons)
+
+    # A barrier that one rank has not called, and a receive from any rank that nobody sends to.
+    _, reasons = hang(tool, [t.operation(t.BARRIER, 1, **done(10)), t.operation(t.BARRIER, 2, **at(20))],
+                      [t.operation(t.BARRIER, 1, **done(10)), t.operation(t.RECV, 2, -1, 3, **at(20))])
+    texts = [reason['sentence'] for kind in reasons for reason in reasons[kind]]
+    require(any('rank 1 has called barriers once, and this is number 2' in text for text in texts) and
+            any('no rank has sent tag 3' in text for text in texts), texts)
+
+    # A rank of which nothing is known; and a function that does not return.
+    folder = Folder(tool).add(t.make(0, 2, [t.operation(t.RECV, 1, 1, 0, **at(1)),
+                                            t.operation(t.FUNCTION, 2, enqueued=2, armed=2, stream=3),
+                                            t.operation(t.SEND, 3, 1, 0, enqueued=3, stream=3)]))
+    kinds = [reason['kind'] for reason in folder.report('--hang', status=1)['moments'][0]['reasons']]
+    require(kinds == ['unknown', 'program'], kinds)
+
+    # Only the counters still know of a receive.
+    more = [t.operation(t.SEND, 9 + i, 1, 0, **done(10 + i)) for i in range(8)]
+    folder = Folder(tool).add(t.make(0, 2, more, room=8, counters=[
+        t.counter(t.RECV, 1, 7, 3, 2), t.counter(t.SEND, 1, 0, 8, 8)]))
+    folder.add(t.make(1, 2, [t.operation(t.SEND, i, 0, 7, **done(i)) for i in (1, 2)]))
+    report = folder.report('--hang', status=1)['moments'][0]
+    require('rank 1 has sent tag 7 twice, and this is the one with number 3' in
+            report['reasons'][0]['sentence'], report)
+
+    # Operations that ended at their deadlines are looked at as they were before.
+    late = {'completed': 10**9, 'status': t.TIMEOUT}
+    _, reasons = hang(tool, *([t.operation(t.RECV, 1, 1 - rank, 0, **at(10), **late),
+                               t.operation(t.SEND, 2, 1 - rank, 0, enqueued=20, armed=10**9,
+                                           issued=10**9, completed=10**9 + 1)] for rank in (0, 1)))
+    require(list(reasons) == ['circle'] and reasons['circle'][0]['ranks'] == [0, 1], reasons)
+
+    out, _ = Folder(tool).ranks(*exchange()).trace('--hang')
+    require('Nothing hangs' in out, out)
+
+
+def check_hostile(tool):
+    """No bytes crash it: it ends by itself, with one of its own exit statuses."""
+    seed = random.randrange(1 << 32)
+    print(f'seed {seed}')
+    rng = random.Random(seed)
+    first, second = exchange()
+    waits = [t.operation(t.WAIT, 1, -1, enqueued=1, armed=1, flags=t.TERMS)]
+    waits += [t.operation(0, i, 0, parent=1, signal=i, context=0, signals=2, flags=t.TERM)
+              for i in (2, 3)]
+    whole = [t.make(0, 2, first, counters=[t.counter(t.SEND, 1, 5, 10, 10)],
+                    rounds=[(1, 1, 2)]), t.make(1, 2, second + waits[:0]), t.make(1, 2, waits)]
+    for turn in range(30):
+        folder = Folder(tool)
+        for content in (whole[0], whole[1 + turn % 2]):
+            changed = bytearray(content)
+            for _ in range(rng.randrange(12)):
+                # Most of what matters is in the header and at the beginnings of tables.
+                at = rng.randrange(1216) if rng.random() < 0.5 else rng.randrange(len(changed))
+                changed[at] = rng.choice((0, 1, 0x7f, 0x80, 0xff, rng.randrange(256)))
+            if rng.random() < 0.1:
+                del changed[rng.randrange(len(changed)):]
+            folder.add(bytes(changed))
+        out = folder.path / 'out'
+        for arguments in ((f'--svg={out}', f'--perfetto={out}'), ('--hang', '--json')):
+            _, err = folder.trace(*arguments, status=(0, 1, 2))
+            require('Sanitizer' not in err and 'runtime error' not in err, err)
+
+
+def check_bad_arguments(tool):
+    for arguments, words in ((('.', '--from=-1'), '--from takes milliseconds, 0 or more, not "-1"'),
+                             (('.', '--from=x'), 'not "x"'),
+                             (('.', '--from=3', '--to=2'), '--to must be later than --from'),
+                             (('.', '--run=xyz'), '--run takes the hexadecimal number'),
+                             ((), 'no folder is given'),
+                             (('.', '..'), 'one folder is allowed, and ".." is another')):
+        _, err = tool.run('trace', *arguments, status=64)
+        require(words in err, err)
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument('--baton', required=True)
+    parser.add_argument('case')
+    arguments = parser.parse_args()
+    try:
+        globals()[f'check_{arguments.case}'](Tool(arguments.baton, 'alone', ''))
+    except Failure as failure:
+        print(f'FAILED: {failure}')
+        return 1
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who waits for whom, and why, at up to three moments: just before the first operation ended at its deadline;
+ * just before the first one was aborted, or lost its peer; and at the end.  What comes behind a
+ * deadline often follows from it: the stream goes on, and so do the peers.
+ *
+ * A *head* is an operation that has not ended and that waits for something other than its stream; what stands
+ * behind it there is only counted.  Each head waits for one thing (wait.c), so it has at most
+ * one *successor*: the head that holds up what it waits for.  Where the peer has not made the call at all, that is
+ * the peer's first head: its host may wait for it.  So heads and successors are chains, and each chain ends
+ * in a circle or at a head without a successor.  Circles and such ends are the reasons.
+ */
+#include "trace.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <baton.h>
+
+#include "tool.h"
+#include "wait.h"
+
+#define HEADS_MAX 1000u /* more are counted */
+#define STEPS_MAX 64
+
+struct head {
+	const struct trace_op *op;
+	bool listed;   /* it never ended as it should */
+	struct trace_wait wait;
+	size_t next;   /* index of its successor; SIZE_MAX: it has none */
+	bool guessed;  /* the successor is what the peer's host may wait for */
+	bool told;     /* it is in a circle that was told of */
+	size_t walk;   /* the walk that came here, plus 1 */
+};
+
+struct hang {
+	const struct trace *trace;
+	int64_t moment;
+	struct head *heads;
+	size_t count, uncounted; /* heads; those beyond HEADS_MAX */
+	uint64_t behind;         /* operations that wait behind them */
+	struct trace_op *lost;   /* pending ones that the ring has lost */
+	size_t lost_count;
+};
+
+/* ---- the heads ---- */
+
+static void
+add_head(struct hang *h, const struct trace_op *op)
+{
+	if (h->count == HEADS_MAX) {
+		h->uncounted++;
+		return;
+	}
+	h->heads[h->count++] = (struct head){.op = op,
+	                                     .listed = trace_end(op) != TRACE_ENDED,
+	                                     .next = SIZE_MAX};
+}
+
+/* It is what a program calls; groups and launches are told of by their members. */
+static bool
+is_told(const struct trace_op *op)
+{
+	return op->row != SIZE_MAX && op->kind != BATON_OPERATION_RECORD;
+}
+
+static void
+find_heads(struct hang *h, const struct trace_rank *rank, bool *row_seen)
+{
+	for (size_t i = 0; i < rank->ops_count; i++) {
+		const struct trace_op *op = &rank->ops[i];
+
+		if (!is_told(op) || !trace_pending(op, h->moment))
+			continue;
+		/* The first on its stream waits for no other one of Baton's there. */
+		if (trace_by(op->armed, h->moment) || !row_seen[op->row])
+			add_head(h, op);
+		else
+			h->behind++;
+		row_seen[op->row] = true;
+	}
+}
+
+/* Pending operations of the queue that are in the ring. */
+static uint64_t
+pending_in_ring(const struct trace_rank *rank, const struct trace_queue *queue)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < rank->ops_count; i++) {
+		const struct trace_op *op = &rank->ops[i];
+
+		count += op->status == BATON_PENDING &&
+		         trace_side(op) == queue->side &&
+		         op->peer == queue->peer && op->tag == queue->tag;
+	}
+	return count;
+}
+
+/* A message that has not ended, of which only the counters know. */
+static void
+find_lost(struct hang *h, const struct trace_rank *rank)
+{
+	for (size_t i = 0; rank->lost > 0 && i < rank->queues_count; i++) {
+		const struct trace_queue *queue = &rank->queues[i];
+		struct trace_op *op = &h->lost[h->lost_count];
+
+		if (queue->side > TRACE_RECV || queue->pending == 0 ||
+		    h->count == HEADS_MAX ||
+		    queue->pending <= pending_in_ring(rank, queue))
+			continue;
+		*op = (struct trace_op){.of = rank,
+		                        .kind = queue->side == TRACE_SEND
+		                                        ? BATON_OPERATION_SEND
+		                                        : BATON_OPERATION_RECV,
+		                        .status = BATON_PENDING,
+		                        .peer = queue->peer,
+		                        .tag = queue->tag,
+		                        .context = -1,
+		                        .units = 1,
+		                        .number = queue->ended + 1,
+		                        .row = SIZE_MAX,
+		                        .ended = TRACE_NEVER};
+		h->lost_count++;
+		add_head(h, op);
+	}
+}
+
+/* ---- successors ---- */
+
+static size_t
+head_of(const struct hang *h, const struct trace_op *op)
+{
+	for (size_t i = 0; i < h->count; i++) {
+		if (h->heads[i].op == op)
+			return i;
+	}
+	return SIZE_MAX;
+}
+
+static size_t
+first_head_of(const struct hang *h, const struct trace_op *op, int peer)
+{
+	const struct trace_rank *rank =
+		peer < 0 ? NULL : h->trace->comms[op->of->comm].members[peer];
+
+	for (size_t i = 0; rank && i < h->count; i++) {
+		if (h->heads[i].op->of->place == rank->place && rank->place >= 0)
+			return i;
+	}
+	return SIZE_MAX;
+}
+
+/* From what the head waits for to the head that holds that up. */
+static void
+find_next(struct hang *h, struct head *head)
+{
+	struct trace_wait wait = head->wait;
+
+	for (int i = 0; i < STEPS_MAX && wait.next; i++) {
+		const struct trace_op *next = wait.next;
+
+		head->next = head_of(h, next);
+		if (head->next != SIZE_MAX)
+			return;
+		trace_wait_find(h->trace, next, h->moment, &wait);
+	}
+	if (head->wait.cause == TRACE_ABSENT) {
+		head->next = first_head_of(h, head->op, head->wait.peer);
+		head->guessed = head->next != SIZE_MAX;
+	}
+}
+
+/* ---- the report ---- */
+
+static const char *
+state_of(const struct hang *h, const struct trace_op *op)
+{
+	if (op->row == SIZE_MAX)
+		return "overwritten in the ring";
+	if (!trace_by(op->armed, h->moment))
+		return "waits for its stream";
+	return !trace_by(op->issued, h->moment) && trace_is_transfer(op) ? "waits for its turn"
+	                                                          : "issued";
+}
+
+static json_t *
+head_report(const struct hang *h, const struct head *head)
+{
+	const struct trace_op *op = head->op;
+	int64_t since = trace_by(op->armed, h->moment) ? op->armed : op->enqueued;
+	int64_t until = h->moment < h->trace->last ? h->moment : h->trace->last;
+	bool row = op->row != SIZE_MAX;
+	char what[128], id[24];
+
+	trace_what(op, what, sizeof(what));
+	snprintf(id, sizeof(id), "%016" PRIx64, h->trace->comms[op->of->comm].id);
+	return json_pack(
+		"{ss si si ss ss ss sI ss si sb ss}", "communicator", id, "rank",
+		op->of->rank, "stream", row ? h->trace->rows[op->row].stream : -1,
+		"operation", what, "state", state_of(h, op), "status",
+		op->status == BATON_PENDING
+			? "pending"
+			: baton_status_name((enum baton_status)op->status),
+		"waited_ns",
+		(json_int_t)(row ? until - since : 0), "site",
+		op->site, "waits_for_rank", head->wait.peer, "call_never_came",
+		head->wait.cause == TRACE_ABSENT, "why", head->wait.why);
+}
+
+/* "rank 2 waits in its receive of tag 7 from rank 0: rank 0 has ..." */
+static void
+append_head(char *text, size_t size, const struct head *head)
+{
+	size_t length = strlen(text);
+	char what[128];
+
+	trace_what(head->op, what, sizeof(what));
+	snprintf(text + length, size - length, "rank %d waits in its %s: %s",
+	         head->op->of->rank, what, head->wait.why);
+}
+
+static void
+add_reason(json_t *reasons, const char *kind, json_t *ranks, const char *text)
+{
+	json_t *reason = json_pack("{ss so ss}", "kind", kind, "ranks", ranks,
+	                           "sentence", text), *other;
+	size_t i;
+
+	json_array_foreach(reasons, i, other)
+	{
+		if (json_equal(other, reason)) {
+			json_decref(reason);
+			return;
+		}
+	}
+	json_array_append_new(reasons, reason);
+}
+
+/* A send and a receive between two ranks, each of which waits for the other's counterpart. */
+static bool
+differ_in_tags(const struct head *a, const struct head *b)
+{
+	return a->op->kind == BATON_OPERATION_SEND &&
+	       b->op->kind == BATON_OPERATION_RECV && a->op->of->comm == b->op->of->comm &&
+	       a->op->peer == b->op->of->rank && b->op->peer == a->op->of->rank &&
+	       a->op->tag != b->op->tag && a->guessed && b->guessed;
+}
+
+/* A circle of two that is none, if their tags were meant to be one. */
+static bool
+tell_of_tags(const struct hang *h, json_t *reasons, size_t first)
+{
+	const struct head *send = &h->heads[first];
+	const struct head *receive = &h->heads[send->next], *swap = send;
+	char text[256];
+
+	if (receive->next != first)
+		return false;
+	if (send->op->kind != BATON_OPERATION_SEND) {
+		send = receive;
+		receive = swap;
+	}
+	if (!differ_in_tags(send, receive))
+		return false;
+	snprintf(text, sizeof(text),
+	         "tags differ: rank %d sends to rank %d with tag %d, and rank %d "
+	         "receives from rank %d with tag %d",
+	         send->op->of->rank, send->op->peer, send->op->tag,
+	         receive->op->of->rank, receive->op->peer, receive->op->tag);
+	add_reason(reasons, "tags",
+	           json_pack("[ii]", send->op->of->rank, receive->op->of->rank),
+	           text);
+	return true;
+}
+
+static void
+tell_of_circle(struct hang *h, json_t *reasons, size_t first)
+{
+	json_t *ranks;
+	char text[2048] = "a circle: ";
+	bool guessed = false;
+	size_t i = first, members = 0;
+
+	if (tell_of_tags(h, reasons, first))
+		return;
+	ranks = json_array();
+	do {
+		struct head *head = &h->heads[i];
+
+		if (members > 0)
+			strncat(text, "; ", sizeof(text) - strlen(text) - 1);
+		append_head(text, sizeof(text), head);
+		json_array_append_new(ranks, json_integer(head->op->of->rank));
+		guessed = guessed || head->guessed;
+		head->told = true;
+		members++;
+		i = head->next;
+	} while (i != first);
+	if (guessed)
+		strncat(text,
+		        " (a call that never came stands behind what its rank waits "
+		        "in, if the program does)",
+		        sizeof(text) - strlen(text) - 1);
+	add_reason(reasons, "circle", ranks, text);
+}
+
+static void
+tell_of_end(json_t *reasons, const struct head *head)
+{
+	static const char *const kinds[] = {
+		[TRACE_BEHIND] = "behind",       [TRACE_LATE] = "late",
+		[TRACE_ABSENT] = "absent",       [TRACE_UNDER_WAY] = "under way",
+		[TRACE_UNKNOWN] = "unknown",     [TRACE_PROGRAM] = "program"};
+	json_t *ranks = json_array();
+	char text[1024] = "";
+
+	append_head(text, sizeof(text), head);
+	json_array_append_new(ranks, json_integer(head->op->of->rank));
+	if (head->wait.peer >= 0 && head->wait.peer != head->op->of->rank)
+		json_array_append_new(ranks, json_integer(head->wait.peer));
+	add_reason(reasons, kinds[head->wait.cause], ranks, text);
+}
+
+static json_t *
+find_reasons(struct hang *h)
+{
+	json_t *reasons = json_array();
+
+	for (size_t i = 0; i < h->count; i++) {
+		size_t at = i;
+
+		while (at != SIZE_MAX && h->heads[at].walk == 0) {
+			h->heads[at].walk = i + 1;
+			at = h->heads[at].next;
+		}
+		if (at != SIZE_MAX && h->heads[at].walk == i + 1)
+			tell_of_circle(h, reasons, at);
+	}
+	for (size_t i = 0; i < h->count; i++) {
+		const struct head *head = &h->heads[i];
+
+		if (head->listed && !head->told &&
+		    (head->next == SIZE_MAX || head->wait.cause == TRACE_ABSENT))
+			tell_of_end(reasons, head);
+	}
+	return reasons;
+}
+
+/* ---- a moment ---- */
+
+/* Just before the first operation ended so; INT64_MIN: none did.  *later_p: those that began to wait after that. */
+static int64_t
+moment_of(const struct trace *trace, enum trace_end end, json_int_t *later_p)
+{
+	int64_t first = INT64_MIN;
+	size_t count;
+	struct trace_op **ops = trace_all(trace, &count);
+
+	for (size_t i = 0; i < count; i++) {
+		if (!is_told(ops[i]) || trace_end(ops[i]) != end)
+			continue;
+		if (end == TRACE_PENDING)
+			first = TRACE_NEVER;
+		else if (first == INT64_MIN || ops[i]->ended - 1 < first)
+			first = ops[i]->ended - 1;
+	}
+	*later_p = 0;
+	for (size_t i = 0; i < count; i++)
+		*later_p += is_told(ops[i]) && trace_end(ops[i]) == end &&
+		            !trace_pending(ops[i], first);
+	free(ops);
+	return first;
+}
+
+static void
+find_all(struct hang *h)
+{
+	bool *row_seen = trace_alloc(h->trace->rows_count, sizeof(row_seen[0]));
+
+	for (size_t i = 0; i < h->trace->ranks_count; i++) {
+		find_heads(h, &h->trace->ranks[i], row_seen);
+		if (h->moment == TRACE_NEVER)
+			find_lost(h, &h->trace->ranks[i]);
+	}
+	free(row_seen);
+	for (size_t i = 0; i < h->count; i++)
+		trace_wait_find(h->trace, h->heads[i].op, h->moment,
+		                &h->heads[i].wait);
+	for (size_t i = 0; i < h->count; i++)
+		find_next(h, &h->heads[i]);
+}
+
+static json_t *
+moment_report(struct hang *h, const char *when, json_int_t later)
+{
+	json_t *waiting = json_array();
+
+	for (size_t i = 0; i < h->count; i++) {
+		if (h->heads[i].listed)
+			json_array_append_new(waiting, head_report(h, &h->heads[i]));
+	}
+	return json_pack("{ss so so sI sI sI so}", "when", when, "at_ns",
+	                 h->moment == TRACE_NEVER ? json_null()
+	                                          : json_integer(h->moment),
+	                 "waiting", waiting, "waiting_more",
+	                 (json_int_t)h->uncounted, "behind",
+	                 (json_int_t)(h->behind & INT64_MAX), "later", later,
+	                 "reasons", find_reasons(h));
+}
+
+json_t *
+trace_hang(const struct trace *trace)
+{
+	static const char *const names[] = {[TRACE_TIMED_OUT] = "deadline",
+	                                    [TRACE_BROKEN] = "break",
+	                                    [TRACE_PENDING] = "end"};
+	json_t *moments = json_array(), *report;
+	json_int_t later;
+
+	for (enum trace_end end = TRACE_TIMED_OUT; end < TRACE_ENDED; end++) {
+		struct hang h = {.trace = trace};
+
+		h.moment = moment_of(trace, end, &later);
+		if (h.moment == INT64_MIN && end != TRACE_PENDING)
+			continue;
+		h.moment = h.moment == INT64_MIN ? TRACE_NEVER : h.moment;
+		h.heads = trace_alloc(HEADS_MAX, sizeof(h.heads[0]));
+		h.lost = trace_alloc(HEADS_MAX + 1, sizeof(h.lost[0]));
+		find_all(&h);
+		report = moment_report(&h, names[end], later);
+		if (json_array_size(json_object_get(report, "waiting")) > 0)
+			json_array_append(moments, report);
+		json_decref(report);
+		free(h.heads);
+		free(h.lost);
+	}
+	return json_pack("{so sO}", "moments", moments, "checks", trace->checks);
+}
