@@ -15,6 +15,7 @@ is_shown(const struct trace *trace, const struct trace_view *view,
          const struct trace_op *op)
 {
 	return (trace_is_transfer(op) || op->kind == TRACE_FUNCTION) &&
+	       op->row != SIZE_MAX &&
 	       op->armed != TRACE_NEVER && op->armed <= view->end &&
 	       trace_until(trace, op) >= view->begin;
 }
@@ -42,25 +43,76 @@ take_lane(int64_t *ends, const struct trace *trace, const struct trace_op *op)
 	return lane;
 }
 
+/* How long each row is busy in the view; 0: it has nothing there. */
+static int64_t *
+measure_rows(const struct trace *trace, const struct trace_view *view,
+             struct trace_op **ops, size_t count)
+{
+	int64_t *busy = trace_alloc(trace->rows_count, sizeof(busy[0]));
+
+	for (size_t i = 0; i < count; i++) {
+		int64_t begin = ops[i]->armed, end;
+
+		if (!is_shown(trace, view, ops[i]))
+			continue;
+		end = begin + trace_length(trace, ops[i]);
+		begin = begin > view->begin ? begin : view->begin;
+		end = end < view->end ? end : view->end;
+		busy[ops[i]->row] += end > begin ? end - begin : 1;
+	}
+	return busy;
+}
+
+/* It is one of the rows_max busiest of its rank. */
+static bool
+is_busy(const struct trace *trace, const int64_t *busy, size_t row, size_t rows_max)
+{
+	size_t busier = 0;
+
+	if (busy[row] == 0)
+		return false;
+	for (size_t i = 0; i < trace->rows_count; i++) {
+		if (trace->rows[i].place == trace->rows[row].place &&
+		    (busy[i] > busy[row] || (busy[i] == busy[row] && i < row)))
+			busier++;
+	}
+	return busier < rows_max;
+}
+
+static void
+choose_rows(struct trace_lanes *lanes, const struct trace *trace,
+            const struct trace_view *view, size_t all, size_t rows_max)
+{
+	int64_t *busy = measure_rows(trace, view, lanes->ops, all);
+
+	lanes->row_lanes = trace_alloc(trace->rows_count,
+	                               sizeof(lanes->row_lanes[0]));
+	lanes->rows_left_out = 0;
+	for (size_t i = 0; i < trace->rows_count; i++) {
+		lanes->row_lanes[i] = is_busy(trace, busy, i, rows_max);
+		lanes->rows_left_out += busy[i] > 0 && lanes->row_lanes[i] == 0;
+	}
+	free(busy);
+}
+
 void
 trace_lanes_init(struct trace_lanes *lanes, const struct trace *trace,
-                 const struct trace_view *view)
+                 const struct trace_view *view, size_t rows_max)
 {
 	int64_t ends[TRACE_LANES_MAX];
 	size_t all;
 
 	lanes->ops = trace_all(trace, &all);
+	choose_rows(lanes, trace, view, all, rows_max);
 	lanes->count = 0;
 	for (size_t i = 0; i < all; i++) {
-		if (is_shown(trace, view, lanes->ops[i]))
-			lanes->ops[lanes->count++] = lanes->ops[i];
+		struct trace_op *op = lanes->ops[i];
+
+		if (is_shown(trace, view, op) && lanes->row_lanes[op->row] > 0)
+			lanes->ops[lanes->count++] = op;
 	}
 	qsort(lanes->ops, lanes->count, sizeof(lanes->ops[0]), compare);
 	lanes->lane = trace_alloc(lanes->count, sizeof(lanes->lane[0]));
-	lanes->row_lanes = trace_alloc(trace->rows_count,
-	                               sizeof(lanes->row_lanes[0]));
-	for (size_t i = 0; i < trace->rows_count; i++)
-		lanes->row_lanes[i] = 1;
 	for (size_t i = 0; i < lanes->count; i++) {
 		const struct trace_op *op = lanes->ops[i];
 		unsigned *most = &lanes->row_lanes[op->row];

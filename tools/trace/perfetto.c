@@ -159,7 +159,7 @@ trace_perfetto(const struct trace *trace, const struct trace_view *view,
 	bool good = output.file != NULL;
 
 	if (good) {
-		trace_lanes_init(&lanes, trace, view);
+		trace_lanes_init(&lanes, trace, view, SIZE_MAX);
 		output.lanes = &lanes;
 		fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", output.file);
 		put_names(&output);

@@ -25,7 +25,7 @@ struct place {
 	const struct trace_row *row; /* its first one */
 	struct span life;
 	struct spans computing, transfers;
-	int64_t *waited; /* [places], for that one */
+	struct spans *waited; /* [places]: for that one */
 	uint64_t messages, bytes; /* sent */
 };
 
@@ -60,7 +60,7 @@ see_peer(struct summary *s, struct place *place, const struct trace_op *op)
 		return;
 	peer = s->trace->comms[op->of->comm].members[number];
 	if (peer && peer->place >= 0)
-		place->waited[peer->place] += until - from;
+		spans_add(&place->waited[peer->place], from, until);
 }
 
 static void
@@ -147,7 +147,7 @@ gather(struct summary *s)
 	for (size_t i = 0; i < trace->places_count; i++) {
 		s->places[i].life = (struct span){INT64_MAX, 0};
 		s->places[i].waited = trace_alloc(trace->places_count,
-		                                  sizeof(int64_t));
+		                                  sizeof(struct spans));
 	}
 	for (size_t i = trace->rows_count; i > 0; i--)
 		s->places[trace->rows[i - 1].place].row = &trace->rows[i - 1];
@@ -164,6 +164,8 @@ gather(struct summary *s)
 	for (size_t i = 0; i < trace->places_count; i++) {
 		spans_join(&s->places[i].computing);
 		spans_join(&s->places[i].transfers);
+		for (size_t k = 0; k < trace->places_count; k++)
+			spans_join(&s->places[i].waited[k]);
 	}
 }
 
@@ -177,6 +179,8 @@ release(struct summary *s)
 	for (size_t i = 0; i < s->trace->places_count; i++) {
 		spans_fini(&s->places[i].computing);
 		spans_fini(&s->places[i].transfers);
+		for (size_t k = 0; k < s->trace->places_count; k++)
+			spans_fini(&s->places[i].waited[k]);
 		free(s->places[i].waited);
 	}
 	free(s->places);
@@ -199,8 +203,8 @@ stream_report(const struct summary *s, size_t i)
 	char handle[32];
 
 	snprintf(handle, sizeof(handle), "0x%" PRIx64, row->handle);
-	return json_pack("{si si ss sI sI sI sI}", "rank", row->of->name, "stream",
-	                 row->stream, "handle", handle, "ns", (json_int_t)all,
+	return json_pack("{si si si ss sI sI sI sI}", "rank", row->of->name, "place",
+	                 row->place, "stream", row->stream, "handle", handle, "ns", (json_int_t)all,
 	                 "computing_ns",
 	                 (json_int_t)computing, "waiting_ns", (json_int_t)waiting,
 	                 "idle_ns", (json_int_t)(all - computing - waiting));
@@ -215,11 +219,14 @@ rank_report(const struct summary *s, size_t i)
 	                      : 0;
 	int64_t transfers = spans_total(&place->transfers);
 	int64_t hidden = spans_common(&place->transfers, &place->computing);
+	int64_t longest = 0;
 	size_t most = 0;
 
-	for (size_t k = 1; k < s->trace->places_count; k++) {
-		if (place->waited[k] > place->waited[most])
-			most = k;
+	for (size_t k = 0; k < s->trace->places_count; k++) {
+		int64_t waited = spans_total(&place->waited[k]);
+
+		most = waited > longest ? k : most;
+		longest = waited > longest ? waited : longest;
 	}
 	return json_pack(
 		"{si sI sI sI so sI sI si sI}", "rank", place->row->of->name, "ns",
@@ -230,8 +237,8 @@ rank_report(const struct summary *s, size_t i)
 		"messages_sent", (json_int_t)(place->messages & INT64_MAX),
 		"bytes_sent", (json_int_t)(place->bytes & INT64_MAX),
 		"waited_most_for",
-		place->waited[most] > 0 ? s->places[most].row->of->name : -1,
-		"waited_ns", (json_int_t)place->waited[most]);
+		longest > 0 ? s->places[most].row->of->name : -1, "waited_ns",
+		(json_int_t)longest);
 }
 
 static json_t *
@@ -287,8 +294,9 @@ trace_summary(const struct trace *trace)
 	for (size_t i = 0; i < trace->ranks_count; i++)
 		json_array_append_new(files, file_report(&trace->ranks[i]));
 	release(&s);
-	return json_pack("{ss sI so sO so so so}", "program",
-	                 trace->ranks[0].header.program, "ns",
+	return json_pack("{ss si sI so sO so so so}", "program",
+	                 trace->ranks[0].header.program, "size",
+	                 trace->ranks[0].header.size, "ns",
 	                 (json_int_t)trace->last, "matched",
 	                 messages_report(trace), "checks", trace->checks, "files",
 	                 files, "streams", streams, "ranks", ranks);

@@ -22,10 +22,10 @@
 #define TOP 84.0
 #define ROW_GAP 5.0   /* between streams of a rank */
 #define RANK_GAP 22.0 /* between ranks: room for arrows */
-#define LANE_HEIGHT 14.0
-#define ROW_HEIGHT 26.0 /* of one lane */
+#define ROW_HEIGHT 26.0
 #define NARROW 0.6      /* pixels */
 #define ARROWS_MAX 1500u
+#define ROWS_MAX 12u /* of a rank */
 
 struct drawing {
 	FILE *file;
@@ -93,6 +93,13 @@ put_text(FILE *file, const char *text)
 	}
 }
 
+/* Of a lane of a row that has so many. */
+static double
+lane_height(unsigned lanes)
+{
+	return lanes == 1 ? ROW_HEIGHT : lanes <= 4 ? 14.0 : 9.0;
+}
+
 static double
 x_of(const struct drawing *d, int64_t stamp)
 {
@@ -108,6 +115,7 @@ x_of(const struct drawing *d, int64_t stamp)
 static void
 place(struct drawing *d)
 {
+	const struct trace_row *before = NULL;
 	double y = TOP;
 
 	d->row_top = trace_alloc(d->trace->rows_count, sizeof(double));
@@ -116,15 +124,17 @@ place(struct drawing *d)
 		const struct trace_row *row = &d->trace->rows[i];
 		unsigned lanes = d->lanes.row_lanes[i];
 
-		if (i > 0)
-			y += row->place == row[-1].place ? ROW_GAP : RANK_GAP;
+		if (lanes == 0)
+			continue;
+		if (before)
+			y += row->place == before->place ? ROW_GAP : RANK_GAP;
+		before = row;
 		d->row_top[i] = y;
-		y += lanes > 1 ? lanes * LANE_HEIGHT : ROW_HEIGHT;
+		y += lanes * lane_height(lanes);
 	}
 	for (size_t i = 0; i < d->lanes.count; i++) {
 		size_t row = d->lanes.ops[i]->row;
-		double height = d->lanes.row_lanes[row] > 1 ? LANE_HEIGHT
-		                                            : ROW_HEIGHT;
+		double height = lane_height(d->lanes.row_lanes[row]);
 
 		d->op_top[i] = d->row_top[row] + height * d->lanes.lane[i];
 		d->op_top[d->lanes.count + i] = height - 2;
@@ -298,9 +308,11 @@ put_rows(const struct drawing *d)
 	for (size_t i = 0; i < d->trace->rows_count; i++) {
 		const struct trace_row *row = &d->trace->rows[i];
 		unsigned lanes = d->lanes.row_lanes[i];
-		double height = lanes > 1 ? lanes * LANE_HEIGHT : ROW_HEIGHT;
+		double height = lanes * lane_height(lanes);
 		char text[64];
 
+		if (lanes == 0)
+			continue;
 		fprintf(d->file,
 		        "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
 		        "height=\"%.1f\" fill=\"#f1f1f1\"/>\n",
@@ -397,6 +409,10 @@ put_heading(const struct drawing *d)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text),
 		         "one in %zu is drawn; ",
 		         (d->arrows + d->drawn - 1) / d->drawn);
+	if (d->lanes.rows_left_out > 0)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text),
+		         "%zu streams that do less are left out; ",
+		         d->lanes.rows_left_out);
 	if (d->merged > 0)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text),
 		         "%zu bars are within others; ", d->merged);
@@ -412,7 +428,7 @@ draw(const struct trace *trace, const struct trace_view *view, FILE *file)
 {
 	struct drawing d = {.file = file, .trace = trace, .view = *view};
 
-	trace_lanes_init(&d.lanes, trace, view);
+	trace_lanes_init(&d.lanes, trace, view, ROWS_MAX);
 	place(&d);
 	fprintf(file,
 	        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f "

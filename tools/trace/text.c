@@ -6,7 +6,8 @@
 
 #include "tool.h"
 
-#define SHOWN_MAX 50u /* operations that hang */
+#define SHOWN_MAX 50u  /* operations that hang */
+#define STREAMS_MAX 8u /* of a rank */
 
 static double
 number(const json_t *object, const char *key)
@@ -25,26 +26,60 @@ print_time(FILE *file, const json_t *object, const char *key, double all)
 		fprintf(file, " %3.0f %%", 100.0 * number(object, key) / all);
 }
 
+static double
+busy(const json_t *stream)
+{
+	return number(stream, "computing_ns") + number(stream, "waiting_ns");
+}
+
+/* It is one of the busiest of its rank. */
+static bool
+is_printed(const json_t *streams, const json_t *stream)
+{
+	const json_t *other;
+	size_t i, busier = 0;
+
+	json_array_foreach(streams, i, other)
+	{
+		if (tool_number(other, "place") == tool_number(stream, "place") &&
+		    busy(other) > busy(stream))
+			busier++;
+	}
+	return busier < STREAMS_MAX;
+}
+
+static void
+print_stream(const json_t *stream, FILE *file)
+{
+	double all = number(stream, "ns");
+	char name[64];
+
+	snprintf(name, sizeof(name), "rank %lld, stream %lld",
+	         tool_number(stream, "rank"), tool_number(stream, "stream"));
+	fprintf(file, "%-18s", name);
+	print_time(file, stream, "computing_ns", all);
+	print_time(file, stream, "waiting_ns", all);
+	print_time(file, stream, "idle_ns", all);
+	fprintf(file, "\n");
+}
+
 static void
 print_streams(const json_t *report, FILE *file)
 {
 	const json_t *streams = json_object_get(report, "streams"), *stream;
-	size_t i;
+	size_t left_out = 0, i;
 
-	fprintf(file, "\nStreams             computing       waiting          idle\n");
+	fprintf(file, "\nStreams                computing          waiting             idle\n");
 	json_array_foreach(streams, i, stream)
 	{
-		double all = number(stream, "ns");
-		char name[64];
-
-		snprintf(name, sizeof(name), "rank %lld, stream %lld",
-		         tool_number(stream, "rank"), tool_number(stream, "stream"));
-		fprintf(file, "%-18s", name);
-		print_time(file, stream, "computing_ns", all);
-		print_time(file, stream, "waiting_ns", all);
-		print_time(file, stream, "idle_ns", all);
-		fprintf(file, "\n");
+		if (is_printed(streams, stream))
+			print_stream(stream, file);
+		else
+			left_out++;
 	}
+	if (left_out > 0)
+		fprintf(file, "%zu streams that did less are not shown (--json has them)\n",
+		        left_out);
 }
 
 static void
@@ -113,9 +148,9 @@ trace_summary_print(const json_t *report, FILE *file)
 
 	trace_time(number(report, "ns"), text, sizeof(text));
 	fprintf(file,
-	        "%s: %s of %zu ranks; the two sides of %lld messages and %lld waits "
+	        "%s: %s of %lld ranks; the two sides of %lld messages and %lld waits "
 	        "for signals were found\n",
-	        tool_text(report, "program"), text, json_array_size(ranks),
+	        tool_text(report, "program"), text, tool_number(report, "size"),
 	        tool_number(matched, "messages"), tool_number(matched, "waits"));
 	print_clocks(report, file);
 	print_streams(report, file);

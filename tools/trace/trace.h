@@ -218,10 +218,12 @@ struct trace_lanes {
 	struct trace_op **ops; /* that the view shows, by row and begin */
 	size_t count;
 	unsigned *lane;      /* [count] */
-	unsigned *row_lanes; /* [rows]: how many, 1 at least */
+	unsigned *row_lanes; /* [rows]: how many; 0: the row is not shown */
+	size_t rows_left_out; /* of those that have something in the view */
 };
+/* Of each rank show up to so many rows: the busiest. */
 void trace_lanes_init(struct trace_lanes *lanes, const struct trace *trace,
-                      const struct trace_view *view);
+                      const struct trace_view *view, size_t rows_max);
 void trace_lanes_fini(struct trace_lanes *lanes);
 
 /* False: the file cannot be written, and a sentence was printed. */
