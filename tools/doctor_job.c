@@ -171,33 +171,6 @@ check_progress(json_t *findings, struct baton_comm *comm,
 
 /* ---- the side channel: TCP, by which processes without MPI find each other ---- */
 
-/* Rank 0's id to all.  False: some did not get it. */
-static bool
-share_id(struct job *job, struct baton_unique_id *id)
-{
-	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
-	enum baton_status worst = BATON_OK;
-
-	options.timeout_ns = PATIENCE_NS;
-	for (int peer = 0; peer < job->size; peer++) {
-		baton_request request = BATON_REQUEST_NULL;
-		enum baton_status status = BATON_OK;
-
-		if (job->rank == 0 && peer != 0)
-			status = baton_send(id, sizeof(*id), BATON_UINT8, peer,
-			                    2, job->host, NULL, &options,
-			                    &request);
-		else if (job->rank != 0 && peer == job->rank)
-			status = baton_recv(id, sizeof(*id), BATON_UINT8, 0, 2,
-			                    job->host, NULL, &options,
-			                    &request);
-		if (status == BATON_OK && request != BATON_REQUEST_NULL)
-			status = baton_finish(&request, -1, NULL);
-		worst = status != BATON_OK ? status : worst;
-	}
-	return worst == BATON_OK;
-}
-
 /* All ranks meet by an id.  Ranks of several hosts have met when they are told that they share no
  * memory. */
 static void
@@ -213,7 +186,7 @@ check_side_channel(json_t *findings, struct job *job)
 	if (job->rank == 0)
 		status = baton_unique_id_create(&id);
 	/* An id of zeros, which is none, where rank 0 has none. */
-	if (share_id(job, &id))
+	if (job_share(job, &id, sizeof(id)))
 		met = baton_comm_create_id(job->size, job->rank, &id, &options,
 		                           &comm);
 	status = status == BATON_OK ? met : status;

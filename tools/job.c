@@ -34,41 +34,83 @@ keep_sentence(char *text, size_t size, enum baton_status status)
 	                             : baton_status_text(status));
 }
 
-/* Where the first was refused, the other may not be: a GPU that is missing is nothing to it. */
 static void
-open_host(struct job *job)
+open_comm(struct job *job, const struct baton_comm_options *options)
+{
+	enum baton_status status = baton_comm_create(options, &job->comm);
+
+	if (status != BATON_OK)
+		keep_sentence(job->why_not, sizeof(job->why_not), status);
+}
+
+/* Where the other is refused, this may not be: a GPU that is missing is nothing to it. */
+static void
+open_host(struct job *job, int64_t timeout_ns)
 {
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	enum baton_status status;
 
 	options.device = BATON_DEVICE_HOST;
-	options.timeout_ns = TIMEOUT_NS;
+	options.timeout_ns = timeout_ns;
 	status = baton_comm_create(&options, &job->host);
 	if (status != BATON_OK)
 		keep_sentence(job->why_alone, sizeof(job->why_alone), status);
+}
+
+/* From what there is. */
+static void
+find_place(struct job *job)
+{
+	struct baton_comm *any = job->host ? job->host : job->comm;
+
+	job->rank = any ? baton_comm_rank(any) : rank_of_launcher();
+	job->size = any ? baton_comm_size(any) : 1;
 }
 
 void
 job_open(struct job *job)
 {
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
-	enum baton_status status;
 
 	*job = (struct job){.size = 1};
 	options.timeout_ns = TIMEOUT_NS;
-	status = baton_comm_create(&options, &job->comm);
+	open_comm(job, &options);
+	open_host(job, TIMEOUT_NS);
+	find_place(job);
+}
+
+void
+job_open_with(struct job *job, const struct baton_comm_options *options)
+{
+	*job = (struct job){.size = 1};
+	open_host(job, options->timeout_ns);
+	find_place(job);
+	if (job->size > 1)
+		open_comm(job, options);
+}
+
+void
+job_open_thread(struct job *job, int rank, int size,
+                const struct baton_unique_id ids[2],
+                const struct baton_comm_options *options)
+{
+	struct baton_comm_options host = BATON_COMM_OPTIONS_INIT;
+	enum baton_status status;
+
+	*job = (struct job){.rank = rank, .size = size};
+	status = baton_comm_create_id(size, rank, &ids[0], options, &job->comm);
 	if (status != BATON_OK)
 		keep_sentence(job->why_not, sizeof(job->why_not), status);
-	open_host(job);
-	if (job->host || job->comm) {
-		struct baton_comm *any = job->host ? job->host : job->comm;
-
-		job->rank = baton_comm_rank(any);
-		job->size = baton_comm_size(any);
-	} else {
-		job->rank = rank_of_launcher();
-	}
+	host.device = BATON_DEVICE_HOST;
+	host.timeout_ns = options->timeout_ns;
+	status = baton_comm_create_id(size, rank, &ids[1], &host, &job->host);
+	if (status != BATON_OK)
+		keep_sentence(job->why_alone, sizeof(job->why_alone), status);
 }
+
+/* Ranks that are threads share the default stream: none may stand on it. */
+static const struct baton_op_options detached = {
+	.size = sizeof(struct baton_op_options), .flags = BATON_OP_DETACHED};
 
 /* Wait for one message.  The bytes that came; 0: it failed, and why_alone says why. */
 static size_t
@@ -96,7 +138,7 @@ tell(struct job *job, const json_t *mine)
 	if (text)
 		finish(job, &request,
 		       baton_send(text, strlen(text), BATON_UINT8, 0, 0,
-		                  job->host, NULL, NULL, &request));
+		                  job->host, NULL, &detached, &request));
 	free(text);
 }
 
@@ -106,7 +148,8 @@ hear(struct job *job, int rank, char *text, size_t size)
 	baton_request request = BATON_REQUEST_NULL;
 	size_t bytes = finish(job, &request,
 	                      baton_recv(text, size, BATON_UINT8, rank, 0,
-	                                 job->host, NULL, NULL, &request));
+	                                 job->host, NULL, &detached,
+	                                 &request));
 
 	return bytes > 0 ? json_loadb(text, bytes, 0, NULL) : NULL;
 }
@@ -135,6 +178,41 @@ job_gather(struct job *job, json_t *mine)
 	}
 	free(text);
 	return all;
+}
+
+bool
+job_share(struct job *job, void *data, size_t bytes)
+{
+	bool well = job->host != NULL;
+
+	for (int peer = 1; well && peer < job->size; peer++) {
+		baton_request request = BATON_REQUEST_NULL;
+		enum baton_status status;
+
+		if (job->rank == 0)
+			status = baton_send(data, bytes, BATON_UINT8, peer, 0,
+			                    job->host, NULL, &detached, &request);
+		else if (job->rank == peer)
+			status = baton_recv(data, bytes, BATON_UINT8, 0, 0,
+			                    job->host, NULL, &detached, &request);
+		else
+			continue;
+		well = finish(job, &request, status) == bytes;
+	}
+	return well;
+}
+
+bool
+job_meet(struct job *job)
+{
+	baton_request request = BATON_REQUEST_NULL;
+	enum baton_status status;
+
+	if (!job->host)
+		return false;
+	status = baton_barrier(job->host, NULL, &detached, &request);
+	finish(job, &request, status);
+	return *job->why_alone == '\0';
 }
 
 /* One that does not end in order is left by force, so that the process ends. */

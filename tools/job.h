@@ -10,6 +10,8 @@
 #ifndef BATON_TOOL_JOB_H
 #define BATON_TOOL_JOB_H
 
+#include <stdbool.h>
+
 #include <jansson.h>
 
 #include <baton.h>
@@ -24,6 +26,18 @@ struct job {
 
 /* Collective over the job. */
 void job_open(struct job *job);
+/* The same with these options for `comm`, whose deadline is that of both.  A process alone gets no `comm`: it may
+ * have ranks that are threads. */
+void job_open_with(struct job *job, const struct baton_comm_options *options);
+/* This thread as rank `rank` of `size`, all threads of this process; one id for each of the two. */
+void job_open_thread(struct job *job, int rank, int size,
+                     const struct baton_unique_id ids[2],
+                     const struct baton_comm_options *options);
+/* Collective.  What rank 0 has there becomes what all have.  False: some rank did not answer, and why_alone
+ * says why. */
+bool job_share(struct job *job, void *data, size_t bytes);
+/* Collective.  Returns when all have called.  False: as above. */
+bool job_meet(struct job *job);
 /* Collective.  On rank 0 an array with the trees of all ranks that have told, in their order; on
  * others NULL.  Takes the reference to `mine`. */
 json_t *job_gather(struct job *job, json_t *mine);
