@@ -7,6 +7,7 @@
 #include "cuda.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -47,6 +48,8 @@ static struct {
 	int (*release)(int gpu);
 	int (*push)(void *context);
 	int (*pop)(void **context);
+	int (*copy_in)(address to, const void *from, size_t bytes);
+	int (*copy_out)(void *to, address from, size_t bytes);
 	int (*stream_create)(void **stream, unsigned flags);
 	int (*stream_destroy)(void *stream);
 	int (*stream_wait)(void *stream);
@@ -62,7 +65,7 @@ static struct {
 	int (*destroy)(address handle);
 } driver;
 
-static bool tried;
+static pthread_once_t loaded = PTHREAD_ONCE_INIT; /* ranks may be threads */
 
 bool
 tool_find_library(const char *name, struct baton_library_info *info_p)
@@ -89,7 +92,6 @@ load(void)
 	struct baton_library_info info;
 	void *handle;
 
-	tried = true;
 	if (!tool_find_library("CUDA driver", &info) || *info.why_not)
 		return;
 	handle = dlopen(info.path, RTLD_NOW | RTLD_LOCAL);
@@ -105,6 +107,8 @@ load(void)
 	look_up(handle, "cuDevicePrimaryCtxRelease_v2", &driver.release);
 	look_up(handle, "cuCtxPushCurrent_v2", &driver.push);
 	look_up(handle, "cuCtxPopCurrent_v2", &driver.pop);
+	look_up(handle, "cuMemcpyHtoD_v2", &driver.copy_in);
+	look_up(handle, "cuMemcpyDtoH_v2", &driver.copy_out);
 	look_up(handle, "cuStreamCreate", &driver.stream_create);
 	look_up(handle, "cuStreamDestroy_v2", &driver.stream_destroy);
 	look_up(handle, "cuStreamSynchronize", &driver.stream_wait);
@@ -124,8 +128,7 @@ tool_gpus(void)
 {
 	int count = 0;
 
-	if (!tried)
-		load();
+	pthread_once(&loaded, load);
 	return driver.device_count && driver.device_count(&count) == 0 ? count
 	                                                               : 0;
 }
@@ -255,11 +258,28 @@ try_feature(struct failure *failure, int gpu, enum gpu_feature feature)
 	}
 }
 
+/* True: nothing failed. */
+static bool
+tell(const struct failure *failure, char *why, size_t size)
+{
+	const char *name = "an unknown error";
+
+	if (failure->error == 0)
+		return true;
+	if (failure->error == MISSING)
+		name = "the driver has no such function";
+	else if (failure->error == NO_EFFECT)
+		name = "it has done nothing";
+	else if (driver.error_name)
+		driver.error_name(failure->error, &name);
+	snprintf(why, size, "%s fails: %s", failure->call, name);
+	return false;
+}
+
 bool
 tool_gpu_try(int gpu, enum gpu_feature feature, char *why, size_t size)
 {
 	struct failure failure = {NULL, 0};
-	const char *name = "an unknown error";
 	void *context = NULL, *before;
 
 	TRY(&failure, "cuDevicePrimaryCtxRetain", retain, (&context, gpu));
@@ -270,14 +290,43 @@ tool_gpu_try(int gpu, enum gpu_feature feature, char *why, size_t size)
 	}
 	if (context)
 		driver.release(gpu);
-	if (failure.error == 0)
-		return true;
-	if (failure.error == MISSING)
-		name = "the driver has no such function";
-	else if (failure.error == NO_EFFECT)
-		name = "it has done nothing";
-	else if (driver.error_name)
-		driver.error_name(failure.error, &name);
-	snprintf(why, size, "%s fails: %s", failure.call, name);
-	return false;
+	return tell(&failure, why, size);
+}
+
+/* ---- what `baton perf` does ---- */
+
+bool
+tool_gpu_enter(int gpu, char *why, size_t size)
+{
+	struct failure failure = {NULL, 0};
+	void *context = NULL;
+
+	tool_gpus(); /* loads the driver */
+	TRY(&failure, "cuDevicePrimaryCtxRetain", retain, (&context, gpu));
+	TRY(&failure, "cuCtxPushCurrent", push, (context));
+	return tell(&failure, why, size);
+}
+
+bool
+tool_gpu_copy(void *memory, void *host, size_t bytes, bool into,
+              char *why, size_t size)
+{
+	struct failure failure = {NULL, 0};
+
+	if (into)
+		TRY(&failure, "cuMemcpyHtoD", copy_in,
+		    ((address)(uintptr_t)memory, host, bytes));
+	else
+		TRY(&failure, "cuMemcpyDtoH", copy_out,
+		    (host, (address)(uintptr_t)memory, bytes));
+	return tell(&failure, why, size);
+}
+
+bool
+tool_gpu_finish(void *stream, char *why, size_t size)
+{
+	struct failure failure = {NULL, 0};
+
+	TRY(&failure, "cuStreamSynchronize", stream_wait, (stream));
+	return tell(&failure, why, size);
 }

@@ -25,6 +25,13 @@ enum gpu_feature {
 };
 /* Use it once, in the GPU's primary context.  False: it failed, and `why` names the call and the error. */
 bool tool_gpu_try(int gpu, enum gpu_feature feature, char *why, size_t size);
+/* Its primary context becomes this thread's current one and stays.  False: as above. */
+bool tool_gpu_enter(int gpu, char *why, size_t size);
+/* Copy between memory of the thread's GPU and of the host: into the GPU's, or out of it.  False: as above. */
+bool tool_gpu_copy(void *memory, void *host, size_t bytes, bool into, char *why,
+                   size_t size);
+/* Wait for what is on the stream of the thread's GPU, a CUstream.  False: as above. */
+bool tool_gpu_finish(void *stream, char *why, size_t size);
 /* May a kernel of the one use memory of the other? */
 bool tool_gpu_reaches(int gpu, int other);
 

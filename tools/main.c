@@ -15,6 +15,7 @@ static const struct command {
 	{"info", info_main},
 	{"doctor", doctor_main},
 	{"trace", trace_main},
+	{"perf", perf_main},
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -27,6 +28,7 @@ static const char doc[] =
 	"           ranks, and the environment variables\n"
 	"  doctor   try what speed and safety rest on, and say what mends it\n"
 	"  trace    where the time of a run went, its timeline, and why it hangs\n"
+	"  perf     measure messages and puts between the ranks\n"
 	"\n"
 	"`baton COMMAND --help' tells of one.  Under a launcher, as in\n"
 	"`mpirun -np 2 baton info', the ranks make one report, which rank 0 prints.";

@@ -23,6 +23,7 @@ enum {
 int info_main(int argc, char **argv);
 int doctor_main(int argc, char **argv);
 int trace_main(int argc, char **argv);
+int perf_main(int argc, char **argv);
 
 /* The arguments of a subcommand that takes --json alone.  Bad ones end the process. */
 struct tool_arguments {

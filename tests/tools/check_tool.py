@@ -274,7 +274,8 @@ def check_arguments(tool):
             (('info', '--json=yes'), "option '--json' doesn't allow an argument")):
         out, err = tool.run(*arguments, status=64)
         require(out == '' and sentence in err and '--help' in err, err)
-    for arguments in (('--help',), ('info', '--help'), ('doctor', '--help')):
+    for arguments in (('--help',), ('info', '--help'), ('doctor', '--help'),
+                      ('perf', '--help')):
         out, err = tool.run(*arguments)
         require(out.startswith('Usage: baton') and err == '', out)
     out, _ = tool.run('--version')
@@ -309,8 +310,8 @@ def check_completion(tool):
             require(option in out, f'{option} of {command}')
 
 
-def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
+def main(cases):
+    parser = argparse.ArgumentParser(usage=cases['__doc__'])
     parser.add_argument('--baton', required=True)
     parser.add_argument('--world', choices=('alone', 'mpi', 'near'), default='alone')
     parser.add_argument('--launcher', default='')
@@ -318,7 +319,7 @@ def main():
     arguments = parser.parse_args()
     tool = Tool(arguments.baton, arguments.world, arguments.launcher)
     try:
-        globals()[f'check_{arguments.case}'](tool)
+        cases[f'check_{arguments.case}'](tool)
     except Failure as failure:
         print(f'FAILED: {failure}')
         return 1
@@ -326,4 +327,4 @@ def main():
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(main(globals()))

@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""check_perf.py --baton FILE --world alone|mpi|near [--launcher COMMAND] CASE
+
+Run `baton perf` as people do, with few rounds, and look at its report: JSON, table, CSV, picture.  No time is looked at but
+for whether the report agrees with itself.  CASE is one of the functions check_* below.
+"""
+import csv
+import io
+import json
+import math
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+from check_tool import complete, main, require
+
+PAIRS = ['latency', 'bandwidth', 'rate', 'put', 'puts', 'overlap']
+TESTS = ['latency', 'bandwidth', 'rate', 'put', 'puts', 'ring', 'alltoall', 'overlap']
+# Few rounds; an odd size, and one that goes in pieces.
+FEW = ('-n', '4', '-b', '7', '-e', '70001', '-f', '100')
+SIZES = [7, 700, 70000]
+
+
+def close(one, other):
+    return math.isclose(one, other, rel_tol=1e-6)
+
+
+def check_row(row, ranks):
+    require(row['failed'] == [] and row['wrong'] == 0 and row['iterations'] == 4, row)
+    require(0 < row['us_min'] <= row['us'] <= row['us_max'], row)
+    each = ranks - 1 if row['test'] == 'alltoall' else 1
+    require(close(row['messages_per_us'] * row['us'], each), row)
+    require(close(row['gbytes_per_s'] * row['us'] * 1e3, each * row['bytes']), row)
+    require(row['window'] == 64, row)
+    if row['test'] == 'overlap':
+        require(0 <= row['hidden'] <= 1 and row['transfer_us'] > 0 and row['compute_us'] > 0, row)
+
+
+def expected_transport(tool):
+    transport = os.environ.get('BATON_TRANSPORT')
+    if transport:
+        return transport
+    if tool.world == 'near' and os.environ.get('BATON_DEVICE') == 'cuda':
+        return 'nccl'
+    return {'alone': 'local', 'mpi': 'mpi', 'near': 'near'}[tool.world]
+
+
+def measure(tool, *arguments, **changes):
+    """The report as JSON, which is alike for every run but for its times."""
+    out, _ = tool.run('perf', *arguments, '--json', **changes)
+    report = json.loads(out)
+    require(report['ranks_missing'] == '' and report['left_out'] == [], report)
+    return report
+
+
+def check_perf(tool):
+    report = measure(tool, *FEW)
+    require(report['ranks'] == 2 and report['threads'] == (tool.world == 'alone'), report)
+    require(report['device'] == os.environ.get('BATON_DEVICE', 'host'), report)
+    require(report['transport'] == expected_transport(tool), report)
+    rows = report['rows']
+    require([(row['test'], row['bytes']) for row in rows] ==
+            [(test, size) for test in TESTS for size in SIZES], rows)
+    for row in rows:
+        check_row(row, 2)
+
+    out, err = tool.run('perf', *FEW, 'latency', 'ring')
+    lines = out.strip().split('\n')
+    table = [line.split() for line in lines if not line.startswith('#')]
+    require([int(line[0]) for line in table] == 2 * SIZES, table)
+    require(all(line[1] == '4' and line[-1] == '0' for line in table), table)
+    require('# latency: ' in out and '# ring: ' in out and '# put: ' not in out, out)
+    require(('threads of this process' in out) == (tool.world == 'alone'), out)
+    require('\r' not in err, 'progress in a pipe')
+
+    out, _ = tool.run('perf', *FEW, 'overlap', 'alltoall', '--csv', '--no-check')
+    rows = list(csv.DictReader(io.StringIO(out)))
+    require([(row['test'], int(row['bytes'])) for row in rows] ==
+            [(test, size) for test in ('alltoall', 'overlap') for size in SIZES], rows)
+    for row in rows:
+        require(float(row['us']) > 0 and row['wrong'] == '' and
+                (row['hidden'] != '') == (row['test'] == 'overlap'), row)
+    if tool.world == 'alone':
+        more_ranks(tool)
+
+
+def more_ranks(tool):
+    """Threads: pairs, and a rank without a peer."""
+    if os.environ.get('BATON_DEVICE') == 'cuda':
+        return
+    for ranks in (3, 4):
+        report = measure(tool, *FEW, '--ranks', str(ranks))
+        require(report['ranks'] == ranks and report['pairs'] == ranks // 2, report)
+        require(len(report['rows']) == len(TESTS) * len(SIZES), report)
+        for row in report['rows']:
+            check_row(row, ranks)
+    out, _ = tool.run('perf', *FEW, '--ranks', '3', 'latency')
+    require('the last has no peer' in out, out)
+
+
+def check_paths(tool):
+    """What --path, --memory and --window ask for; time as the limit; a window that has no room for 64."""
+    rows = measure(tool, 'put', 'puts', '-n', '2', '-b', '9K', '-e', '9K', '--path', 'vmwrite',
+                   '--memory', 'heap')['rows']
+    require([row['bytes'] for row in rows] == [9216, 9216], rows)
+    rows = measure(tool, 'latency', 'put', '-n', '2', '-b', '9K', '-e', '9K', '--memory', 'block',
+                   '--path', 'message')['rows']
+    require(len(rows) == 2, rows)
+    rows = measure(tool, 'bandwidth', '-t', '0.01', '-b', '16M', '-e', '16M')['rows']
+    require(rows[0]['window'] == 4 and rows[0]['iterations'] >= 1, rows)
+    rows = measure(tool, 'rate', '-t', '0.01', '-e', '1', '--window', '7', '-w', '0')['rows']
+    require(rows[0]['window'] == 7 and rows[0]['bytes'] == 1, rows)
+    _, err = tool.run('perf', 'put', '-n', '1', '--path', 'native', status=2)
+    require('baton_window_register' in err, err)
+
+
+# ---- against others ----
+
+def check_against_mpi(tool):
+    for paths in ((), ('--path', 'mpi')):
+        report = measure(tool, *FEW, '--against', 'mpi', *paths)
+        require(report['against'] == 'MPI', report)
+        require(report['messages'] == ('mpi' if paths else 'near'), report)
+        for row in report['rows']:
+            check_row(row, 2)
+            require(close(row['us'] / row['raw_us'], row['ratio']), row)
+            require(('raw_hidden' in row) == (row['test'] == 'overlap'), row)
+    out, _ = tool.run('perf', *FEW, '--against', 'mpi', 'latency', 'overlap')
+    require(out.count('MPI us  ratio') == 2, out)
+    _, err = tool.run('perf', *FEW, '--against', 'nccl', status=2)
+    require('NCCL moves memory of GPUs alone' in err, err)
+    _, err = tool.run('perf', *FEW, '--ranks', '2', status=64)
+    require('--ranks is for a process alone; this job has 2' in err, err)
+
+
+def check_against_nccl(tool):
+    report = measure(tool, *FEW, '--against', 'nccl')
+    require(report['against'] == 'NCCL' and report['transport'] == 'nccl', report)
+    for row in report['rows']:
+        check_row(row, 2)
+        require(close(row['us'] / row['raw_us'], row['ratio']), row)
+    _, err = tool.run('perf', *FEW, '--against', 'nccl', status=2,
+                      BATON_NCCL_LIBRARY='/nowhere', BATON_TRANSPORT='local'
+                      if tool.world == 'alone' else 'mpi' if tool.world == 'mpi' else 'near')
+    require('--against nccl: ' in err and '/nowhere' in err, err)
+
+
+# ---- what goes wrong ----
+
+def check_spoiled(tool):
+    """A byte of each long message arrives wrong: it is counted, the rest goes on, and the status says it."""
+    spoil = {'LD_PRELOAD': os.environ['SPOIL']}
+    asked = ('perf', 'latency', 'ring', '-n', '4', '-b', '64', '-e', '64K', '-f', '1024')
+    out, err = tool.run(*asked, '--json', status=(0, 2), **spoil)
+    rows = json.loads(out)['rows']
+    require([(row['test'], row['bytes']) for row in rows] ==
+            [('latency', 64), ('latency', 65536), ('ring', 64), ('ring', 65536)], rows)
+    out, err = tool.run(*asked, status=(0, 2), **spoil)
+    if '65536 bytes' not in err and 'process_vm_readv' in tool.run('info')[0]:
+        print('SKIP: the kernel forbids process_vm_readv')
+        sys.exit(77)
+    require(tool.code == 2 and '65536 bytes: 4 bytes arrived wrong' in err, err)
+    # Two of each rank: one behind the rounds that are timed, one behind the last.
+    require([row['wrong'] for row in rows] == [0, 4, 0, 4], rows)
+    out, _ = tool.run(*asked, '--no-check', **spoil)
+    require(out.count('N/A') == 4, out)
+
+
+def check_refused(tool):
+    _, err = tool.run('perf', *FEW, '-d', 'cuda', status=2, BATON_CUDA_LIBRARY='/nowhere/libcuda.so')
+    require('/nowhere/libcuda.so' in err, err)
+    _, err = tool.run('perf', *FEW, '--transport', 'mpi', status=2)
+    require("over mpi a communicator has 1 of the job's 2 ranks" in err, err)
+    _, err = tool.run('perf', *FEW, '--against', 'mpi', status=2)
+    require('--against mpi: ' in err, err)
+
+
+def check_plot(tool):
+    with tempfile.TemporaryDirectory() as scratch:
+        file = pathlib.Path(scratch) / "it's.svg"
+        _, err = tool.run('perf', *FEW, '--plot', str(file), status=2, PATH='/nowhere')
+        require('--plot needs gnuplot' in err and not file.exists(), err)
+        if not shutil.which('gnuplot'):
+            print('SKIP: gnuplot is not installed')
+            sys.exit(77)
+        out, _ = tool.run('perf', *FEW, '--plot', str(file))
+        require('# overlap' in out, out)
+        text = file.read_text(encoding='utf-8')
+        require(xml.etree.ElementTree.fromstring(text).tag.endswith('svg'), text)
+        for test in TESTS:
+            require(f'>{test}<' in text, f'{test} is not in the picture')
+        _, err = tool.run('perf', *FEW, 'latency', '--plot', '/nowhere/it.svg', status=2)
+        require('gnuplot has not drawn /nowhere/it.svg' in err, err)
+
+
+def check_arguments(tool):
+    for arguments, sentence in (
+            (('latancy',), 'the test is "latancy"; it is one of: latency, bandwidth, rate, put'),
+            (('-b', '0'), '--min-bytes is "0"; it is a number of bytes from 1 to 1G'),
+            (('-b', '-3'), '--min-bytes is "-3"'),
+            (('-e', '2G'), '--max-bytes is "2G"'),
+            (('-e', '4KB'), '--max-bytes is "4KB"'),
+            (('-e', '99999999999999999999'), '--max-bytes is "99999999999999999999"'),
+            (('-b', '8', '-e', '4'), '--min-bytes is 8, more than --max-bytes, which is 4'),
+            (('-f', '1'), '--factor is "1"; it is a number from 2 to 1024'),
+            (('-n', '0'), '--iterations is "0"; it is a number from 1 to'),
+            (('-w', 'x'), '--warmup is "x"; it is a number from 0 to'),
+            (('-t', '0'), '--time is "0"; it is a number of seconds from 0.001 to 3600'),
+            (('-t', 'nan'), '--time is "nan"'),
+            (('--window', '1025'), '--window is "1025"; it is a number from 1 to 1024'),
+            (('--ranks', '1'), '--ranks is "1"; it is a number from 2 to 64'),
+            (('-d', 'gpu'), '--device is "gpu"; it is one of: host, cuda'),
+            (('-T', 'tcp'), '--transport is "tcp"; it is one of: local, mpi, nccl, near'),
+            (('-p', 'far'), '--path is "far"; it is one of: near, mpi, direct, vmwrite, message'),
+            (('--memory', 'x'), '--memory is "x"; it is one of: heap, block'),
+            (('--against', 'ucx'), '--against is "ucx"; it is one of: mpi, nccl'),
+            (('--json', '--csv'), '--json and --csv are given; one is allowed'),
+            (('--perv',), "unrecognized option '--perv'")):
+        out, err = tool.run('perf', *arguments, status=64)
+        require(out == '' and sentence in err and '--help' in err, err)
+    # Every option of the help is completed.
+    out, _ = tool.run('perf', '--help')
+    words = {word.strip(',[').split('=')[0].split('[')[0] for line in out.split('\n')
+             for word in line.split() if word.startswith('--')} - {'--version'}
+    offered = set(complete('baton', 'perf', ''))
+    require({word for word in offered if word.startswith('-')} >= words - {'--'}, words - offered)
+    require({word for word in offered if not word.startswith('-')} == set(TESTS), offered)
+
+
+if __name__ == '__main__':
+    sys.exit(main(globals()))
