@@ -102,16 +102,16 @@ struct baton_variable_info {
 	size_t size;           /* of this struct; set before the call */
 	const char *name;      /* "BATON_LOG" */
 	const char *values;    /* what it takes: "none, error, warning", "1 to 64", "a file" */
-	const char *otherwise; /* what holds where it is not set, in words where it is no value */
+	const char *otherwise; /* what holds where it is not set: a value, or words */
 	const char *meaning;   /* what it is for, in a sentence or two */
 	const char *value;     /* what holds in this process; of BATON_SECRET not the secret */
 	enum baton_variable_source source;
 	uint32_t reserved;
 };
 
-/* One of the environment variables that the library reads, from index 0 on.  They are read once
- * per process, by this call if by none before.  Fill *info_p as baton_comm_query does.  Callable from anywhere.
- * Returns BATON_OK, INVALID (there are not as many; NULL; a size that no version of the struct has). */
+/* One of the environment variables that the library reads, from index 0 on.  The library reads them
+ * once per process: in this call, if it has not read them before.  Fill *info_p as baton_comm_query does.  Callable from anywhere.
+ * Returns BATON_OK, INVALID (index is out of range; NULL; a size that no version of the struct has). */
 BATON_API enum baton_status baton_variable(size_t index,
                                            struct baton_variable_info *info_p);
 
@@ -122,14 +122,14 @@ struct baton_library_info {
 	const char *built;   /* what was built in for it: "Open MPI 4.1.4"; "": it was left out.  Of
 	                      * Baton: the compiler */
 	const char *version; /* of what was found at run time; "": nothing was */
-	const char *path;    /* the file that was found; "": none was, or it has none */
+	const char *path;    /* the file that was found; "": none */
 	const char *why_not; /* one sentence on why it cannot be used; "": it can */
 };
 
-/* Baton itself (index 0), and then each library that it uses where it is there.  Looks for that one,
- * as the first communicator that needs it would: it is loaded, and CUDA's driver is started (cuInit); MPI
- * is not started.  Fill *info_p as baton_comm_query does.  Returns BATON_OK, INVALID (there are not as many;
- * NULL; a size that no version of the struct has). */
+/* Baton itself (index 0), and then each library that it uses where that is present.  The call searches for
+ * the library as the first communicator that needs it would: it loads the library, and starts CUDA's driver
+ * (cuInit); it does not start MPI.  Fill *info_p as baton_comm_query does.  Returns BATON_OK, INVALID (index is out of
+ * range; NULL; a size that no version of the struct has). */
 BATON_API enum baton_status baton_library(size_t index,
                                           struct baton_library_info *info_p);
 
@@ -188,7 +188,7 @@ enum baton_transport {
 	BATON_TRANSPORT_LOCAL, /* ranks are threads of one process */
 	BATON_TRANSPORT_MPI,
 	BATON_TRANSPORT_NCCL, /* over one of the others; memory of GPUs only */
-	/* Ranks are processes of one host without MPI, or threads of such: memory that they share. */
+	/* Ranks are processes of one node without MPI, or threads of such: memory that they share. */
 	BATON_TRANSPORT_NEAR
 };
 
@@ -241,7 +241,7 @@ struct baton_comm_options {
 	int contexts_max;
 	/* On BATON_DEVICE_CUDA: which device, by the CUDA driver's numbers.  -1: the
 	 * one of the calling thread's current context; without one, this rank's number
-	 * on its host modulo the number of devices.  Ranks may differ. */
+	 * on its node modulo the number of devices.  Ranks may differ. */
 	int cuda_device;
 	/* Memory for lists of tensors that are sent or received: as many tensors may be
 	 * pending, of all lists together.  Both this number and the tensors of each list
@@ -267,7 +267,7 @@ struct baton_comm_options {
 	 * On BATON_TRANSPORT_NCCL nothing is compared without it, and with it lengths are too, before
 	 * NCCL is called: where type or length differ both sides end in MISMATCH.  Deadlines and
 	 * baton_cancel then end one operation alone, and lists of tensors and plain messages are
-	 * in one order, at the cost of a round trip of the hosts for each message.
+	 * in one order, at the cost of a round trip of the nodes for each message.
 	 * All ranks or none; also by BATON_CHECK=1 in the environment. */
 	bool check;
 	/* On BATON_TRANSPORT_NCCL, without `check`: lists of tensors, which need one more
@@ -292,7 +292,7 @@ struct baton_comm_options {
  *
  * Without MPI, RANK, WORLD_SIZE and MASTER_ADDR of the environment, with BATON_PORT and
  * BATON_SECRET, name the job.  Its messages go through memory that the ranks share, so all are
- * of one host (BATON_TRANSPORT_NEAR); on BATON_DEVICE_CUDA they go by NCCL, unless that
+ * of one node (BATON_TRANSPORT_NEAR); on BATON_DEVICE_CUDA they go by NCCL, unless that
  * transport is asked for.  A process started alone is a world of one on the local transport.
  *
  * Collective over the job; blocks until all ranks have called.  Returns BATON_OK; INVALID
@@ -321,9 +321,9 @@ struct baton_unique_id {
 	unsigned char bytes[128];
 };
 
-/* Make a fresh id.  This process listens for ranks of others from then on (for its last 64 ids
- * that are not spent), where BATON_INTERFACE says.  Returns BATON_OK, INVALID (also
- * a BATON_INTERFACE that this host has not), SYSTEM. */
+/* Make a fresh id.  From then on this process listens, where BATON_INTERFACE says, for ranks of other
+ * processes (for its last 64 ids that no communicator has used).  Returns BATON_OK, INVALID (also
+ * a BATON_INTERFACE that this node has not), SYSTEM. */
 BATON_API enum baton_status
 baton_unique_id_create(struct baton_unique_id *id_p);
 
@@ -331,7 +331,7 @@ baton_unique_id_create(struct baton_unique_id *id_p);
  * Create rank `rank` of `size` of the communicator that *id identifies.  The ranks are
  * threads, of the process that made the id (one at least) and of others.  In several
  * processes their messages go as without MPI above: through memory that they share, on one
- * host, or by NCCL.  Each calls once with its own rank; the call blocks until all have called,
+ * node, or by NCCL.  Each calls once with its own rank; the call blocks until all have called,
  * for at most the options' timeout_ns (or five minutes, once one of another process has).  An
  * id serves one communicator.  Returns BATON_OK; INVALID (arguments; a rank given twice; ranks
  * that disagree on the size or the options, but for device and cuda_device; options that are
@@ -381,7 +381,7 @@ baton_comm_dup(struct baton_comm *comm, const struct baton_comm_options *options
  * waits, for at most the options' timeout_ns, until this rank's operations have ended, no
  * stream has work of the communicator (launched functions, joins, and work behind another
  * communicator's), and all ranks have called (not after an abort).  Once it is broken, also
- * by a rank of this host that is gone, it waits at most a second for an asynchronous
+ * by a rank of this node that is gone, it waits at most a second for an asynchronous
  * device.
  *
  * Returns BATON_OK: the communicator is gone, handles of its requests are STALE (NULL
@@ -398,7 +398,7 @@ BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
  * stream has passed it).  Launched functions still run, and a baton_stream_wait
  * for another communicator's request still waits.  Later operations are refused with
  * ABORTED.  Peers are not told; their operations end by their own deadlines (in PEER:
- * between processes without MPI, when this rank is destroyed; on one host over MPI, when it
+ * between processes without MPI, when this rank is destroyed; on one node over MPI, when it
  * finalises MPI, at exit too).  Returns BATON_OK (also if
  * it was aborted before), INVALID.
  */
@@ -421,12 +421,12 @@ BATON_API const char *baton_comm_error(const struct baton_comm *comm);
 BATON_API enum baton_status baton_comm_dump(struct baton_comm *comm, int fd);
 
 /* For a program that calls NCCL itself on the GPU of a communicator with the NCCL transport:
- * NCCL takes one thread at a time for a GPU.  lock: until unlock, Baton makes no call of NCCL
- * for that GPU but those that free communicators, which launch nothing; it waits for one that
- * is under way.  Between the two, on one thread, make whole groups of NCCL, no call that waits
- * for the GPU, and none of Baton that enqueues or waits.  Returns BATON_OK; INVALID (unlock:
- * this thread has not the lock; lock: it has it); AGAIN (another thread has it, and has not
- * given it back within the communicator's timeout_ns, or 60 s); UNSUPPORTED (another
+ * NCCL takes one thread at a time for a GPU.  lock: waits for a call of NCCL that Baton is in;
+ * until unlock, Baton makes no call of NCCL for that GPU but those that free communicators, which launch
+ * nothing.  Between the two, on one thread, make whole groups of NCCL, no call that waits
+ * for the GPU, and no call of Baton that enqueues or waits.  Returns BATON_OK; INVALID (unlock:
+ * this thread does not hold the lock; lock: it holds the lock already); AGAIN (another thread holds
+ * the lock, and has not released it within the communicator's timeout_ns, or 60 s); UNSUPPORTED (another
  * transport). */
 BATON_API enum baton_status baton_comm_lock_device(struct baton_comm *comm);
 BATON_API enum baton_status baton_comm_unlock_device(struct baton_comm *comm);
@@ -622,7 +622,7 @@ baton_recv(void *buffer, size_t count, enum baton_datatype type, int peer,
            const struct baton_op_options *options, baton_request *request_p);
 
 /* A request that ends in OK when all earlier work of the stream is done, so that
- * hosts, queues and other streams can wait for compute.  options: no flags and no
+ * threads, queues and other streams can wait for compute.  options: no flags and no
  * deadline (INVALID).  Returns as baton_send; INVALID inside a group. */
 BATON_API enum baton_status
 baton_record(struct baton_comm *comm, baton_stream stream,
@@ -631,15 +631,15 @@ baton_record(struct baton_comm *comm, baton_stream stream,
 /*
  * A barrier of all ranks of comm, in stream order: it ends when the streams of all ranks have
  * reached theirs, and work behind it on its stream starts only then (unless it is detached).  Returns
- * at once.  All ranks make the same number of calls; a rank's barriers take places in the order of
- * its calls, whichever streams they are on, and one waits for those before it, also for one whose stream
- * has not come to it.  No tag, signal or message of the program has to do with it.
+ * at once.  All ranks make the same number of calls.  A rank's barriers take places in the order of
+ * its calls, whichever streams they are on; each waits for the earlier ones, even if their streams
+ * have not reached them.  Barriers are independent of the program's messages, tags and signals.
  *
- * One that has not begun (its stream has not reached it, or an earlier one is under way) can end
+ * A barrier that has not begun (its stream has not reached it, or an earlier one is under way) can end
  * early alone: it leaves the queue, and the next one of this rank takes its place.  One that has begun ends
- * early (deadline, cancel) for this rank alone, with BATON_COMPLETION_LENT: its stream goes on, the
- * other ranks count it as come, and it keeps its slot, holds up later barriers and a destroy until all
- * have come.
+ * early (deadline, cancel) for this rank alone, with BATON_COMPLETION_LENT: its stream goes on, and the
+ * other ranks count this rank as arrived.  It keeps its slot, and holds up later barriers and a destroy,
+ * until all ranks have arrived.
  *
  * Returns as baton_send; UNSUPPORTED where BATON_CAP_SIGNALS is off.  Ends in OK, TIMEOUT, CANCELED,
  * ABORTED, PEER (the process of some rank is gone), MPI, CUDA, SYSTEM.  peer and tag of its completion are -1.
@@ -681,8 +681,8 @@ struct baton_tensor {
 	void *data;
 	enum baton_datatype type;
 	int rank; /* 0 (one element) to BATON_TENSOR_RANK_MAX */
-	/* The dimensions, 0 or more; those from rank on are not looked at.  If one is 0
-	 * there are no elements. */
+	/* The dimensions, 0 or more; the library ignores those from rank on.  If one is
+	 * 0 there are no elements. */
 	int64_t shape[BATON_TENSOR_RANK_MAX];
 };
 
@@ -690,8 +690,8 @@ struct baton_tensor {
  * Where count tensors lie in one buffer, as ONNX Runtime places them: each begins at the next
  * multiple of 256 bytes, the first at 0, and behind the last there is no padding.
  *
- * tensors  their data is not looked at.  NULL only with count 0.
- * offsets  NULL, or count elements, which are written.
+ * tensors  the call ignores their data.  NULL only with count 0.
+ * offsets  NULL, or an array of count elements that the call fills.
  *
  * Returns the bytes of the buffer; SIZE_MAX, and writes nothing, for tensors NULL, an invalid
  * type, rank or dimension, or if the bytes do not fit in 63 bits (baton_last_error).
@@ -748,7 +748,7 @@ struct baton_tensors_options {
  * tensors when it ends in OK, so they are open no more; tensors must stay valid until then, or until
  * it is LENT no more.  Memory that the same message is read from and written to must not overlap.
  *
- * Returns as baton_send; INVALID also for a tensor that is none (negative dimension, type,
+ * Returns as baton_send; INVALID also for an invalid tensor (negative dimension, type,
  * rank, more than 63 bits of bytes), data NULL of a tensor with elements without an arena, unknown flags, an arena or
  * count_p of a send, signals or count_p in memory of a device, more tensors than tensors_max;
  * AGAIN also if the lists that are pending leave no memory for it; NOMEM: the first call allocates;
@@ -876,17 +876,17 @@ baton_signal(int peer, int signal_index, int context, unsigned flags,
              struct baton_comm *comm, baton_stream stream,
              const struct baton_op_options *options, baton_request *request_p);
 
-/* A signal by `units`, 1 to UINT32_MAX: the counter grows by so many at once, as by as many signals
- * of one call.  Over all else as baton_signal. */
+/* A signal of several units, 1 to UINT32_MAX: the counter grows by `units` at once.  In all else as
+ * baton_signal. */
 BATON_API enum baton_status
 baton_signal_add(int peer, int signal_index, int context, uint32_t units,
                  unsigned flags, struct baton_comm *comm, baton_stream stream,
                  const struct baton_op_options *options,
                  baton_request *request_p);
 /*
- * Put without a signal: as baton_put_signal, in the queue of the same (peer, context), which all
- * of its sentences hold for but those on the signal.  A signal that is issued later in that queue
- * shows its target the data; baton_flush tells this rank that it is there.
+ * Put without a signal: as baton_put_signal, in the queue of the same (peer, context), except that it
+ * signals nothing.  A later signal in that queue makes the data visible to the target; baton_flush tells
+ * this rank that the data is there.
  */
 BATON_API enum baton_status
 baton_put(const void *local_buffer, size_t count, enum baton_datatype type,
@@ -898,15 +898,15 @@ baton_put(const void *local_buffer, size_t count, enum baton_datatype type,
 /*
  * Flush: the operation ends when all puts that were enqueued on this stream before, to rank peer
  * or to all (BATON_ALL_PEERS), in any context, are visible at their targets, and gets and atomic
- * operations have ended.  Detached ones count too; those of other streams do not, and are not
- * waited for.  It says nothing of signals, and no program of a target need call anything where a
- * put needs none.  One that has nothing to wait for ends in its call.  Puts that ended early, in
- * an error, are not there; one that is LENT is waited for.  A thread that has seen the end may
- * tell the target, by a message for example, which then sees the data.
+ * operations have ended.  Detached operations count too; a flush does not
+ * wait for those of other streams, and says nothing about signals.  The target's program need not call
+ * anything where a put needs no call.  A flush with nothing to wait for ends within its call.  The data of
+ * puts that ended early in an error may be missing; the flush waits for puts that are LENT.  A thread that has
+ * seen the end may tell the target, by a message for example, which then sees the data.
  *
  * flags must be 0.  Enqueued as baton_send; returns as baton_wait_signal.  Ends in OK, TIMEOUT,
- * CANCELED, ABORTED, PEER (the process of a target is gone), MISMATCH (what answers is no Baton of
- * this version), MPI, CUDA, SYSTEM.
+ * CANCELED, ABORTED, PEER (the process of a target is gone), MISMATCH (the target runs another version
+ * of Baton), MPI, CUDA, SYSTEM.
  */
 #define BATON_ALL_PEERS (-1)
 BATON_API enum baton_status
@@ -921,9 +921,9 @@ baton_flush(int peer, unsigned flags, struct baton_comm *comm,
  * those of a receive.  Arguments as of baton_put; local_buffer is written from the call until
  * the end, and while LENT.
  *
- * The target's program calls nothing for it, where a put needs nothing.  Ends as a put; one that
- * a message has asked for and that ends early is LENT until it is answered, the end of its
- * target is known, or the communicator breaks.  MISMATCH: the target has no such window.
+ * The target's program need not call anything where a put needs no call.  Ends as a put.  A get that
+ * asks by a message and ends early is LENT until the target has answered, the target's end is known, or
+ * the communicator breaks.  MISMATCH: the target has no such window.
  */
 BATON_API enum baton_status
 baton_get(void *local_buffer, size_t count, enum baton_datatype type, int peer,
@@ -935,8 +935,8 @@ baton_get(void *local_buffer, size_t count, enum baton_datatype type, int peer,
 /*
  * Atomic operations on a 64-bit word of rank peer's part of the window, which is at a multiple of
  * 8 bytes of the address space.  Add: it grows by value (modulo 2^64).  Swap: it becomes desired
- * if it is expected.  *result_p becomes what was there before, when the operation ends in OK;
- * it is memory of the host, and stays valid as a receive's buffer.  NULL: nobody asks.  Atomic to
+ * if it is expected.  *result_p becomes the old value, when the operation ends in OK;
+ * it is memory of the host, and must stay valid as a receive's buffer; NULL: not stored.  Atomic to
  * all such operations of all ranks, and to atomic instructions on that word (`__atomic_*`, sequentially
  * consistent); not to puts and gets.  They have their place in the queue of (peer, context).
  *
@@ -988,7 +988,7 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
 /*
  * Wait for any of several counters.  The call assigns units as baton_wait_signal does.  The wait ends
  * when some counter has reached its units; these are used, and those of the other counters are given
- * back, so later waits of theirs shift down.  If several have, it is the first in the order of descs.
+ * back, so later waits of theirs shift down.  If several have, the first in the order of descs counts.
  *
  * descs    a counter may be named once.
  * index_p  memory of the host, or NULL: the descriptor whose units were used, written before the
@@ -1006,8 +1006,8 @@ baton_wait_signal_any(size_t desc_count,
                       baton_request *request_p);
 
 /* Wait until a counter has this value or more: all signals that ever arrived, as
- * baton_signal_count tells.  It takes no units, and other waits do not see it.  value 0 is there
- * at once.  Returns and ends as baton_wait_signal. */
+ * baton_signal_count tells.  It takes no units, and other waits do not see it.  A wait for value 0
+ * ends at once.  Returns and ends as baton_wait_signal. */
 BATON_API enum baton_status
 baton_wait_signal_count(int peer, int signal_index, int context, uint64_t value,
                         struct baton_comm *comm, baton_stream stream,
@@ -1029,12 +1029,12 @@ BATON_API enum baton_status baton_signal_count(struct baton_comm *comm, int peer
  * groups that it begins and ends, are checked and kept, and nothing is enqueued.  They take no
  * request (request_p is NULL) and no queue.  baton_record, baton_stream_launch, _wait and
  * _synchronize, another plan, and the launch of one, are INVALID on comm in between.  Calls on other
- * communicators do as always: they are enqueued, and not recorded.  A refused call voids the plan: the
- * end returns the first refusal, and there is no plan.  A plan may be empty.
+ * communicators are enqueued as always, and not recorded.  A refused call voids the plan: the
+ * end returns the first refusal, and makes no plan.  A plan may be empty.
  *
  * What the plan names must stay valid until it is destroyed: streams, buffers, the tensors of
- * receives that write them, signals of tensor lists.  It is of comm, which is destroyed after it.
- * A window that it names is deregistered after it (BUSY before).
+ * receives that write them, signals of tensor lists.  Destroy the plan before comm, and before
+ * deregistering a window that it names (BUSY otherwise).
  *
  * begin: BATON_OK, INVALID (also inside a group, or while a plan is recorded), NOMEM, the error
  * that broke comm.  end: BATON_OK; INVALID (this thread records no plan of comm); without a plan:
@@ -1047,8 +1047,8 @@ BATON_API enum baton_status baton_plan_end(struct baton_comm *comm,
 
 /*
  * Enqueue all operations of the plan, as if the calls were made now, one after the other, groups
- * as groups, and no other thread's between them.  So what is on one stream runs in the order of the
- * plan.  Returns at once.  May be called again while operations of earlier launches are pending,
+ * as groups, with no other thread's calls between them.  So the operations on one stream run in the order
+ * of the plan.  Returns at once.  May be called again while operations of earlier launches are pending,
  * and by several threads at once.
  *
  * options     flags must be 0.  The deadline is that of the launch, counted from the moment when
@@ -1059,9 +1059,9 @@ BATON_API enum baton_status baton_plan_end(struct baton_comm *comm,
  *             while one of them is.  baton_cancel and the deadline end all that have not ended.
  *
  * A launch takes a slot of the request pool, and one for each operation and group.  Returns
- * as the calls would, AGAIN included: nothing was enqueued then.  Streams, buffers' memory
- * and resources are looked at anew, other arguments are not.  Exception: if an asynchronous
- * device refuses an operation when others are on their streams, those go on, the rest is
+ * as the calls would, AGAIN included: nothing was enqueued then.  A launch checks streams,
+ * the memory of buffers and resources again, and no other argument.  Exception: if an asynchronous
+ * device refuses an operation when earlier ones are already on their streams, these go on, the rest is
  * not enqueued, the call returns BATON_OK, and the request ends in the refusal.  INVALID
  * also for a plan that was destroyed, and inside a group or a recording of the plan's communicator.
  * (Inside those of another one it is enqueued at once, and is no part of them.)
@@ -1129,7 +1129,7 @@ struct baton_completion {
 BATON_API enum baton_status baton_test(baton_request request,
                                        struct baton_completion *completion_p);
 
-/* The host waits. */
+/* The calling thread waits. */
 BATON_API enum baton_status baton_wait(baton_request request,
                                        int64_t timeout_ns,
                                        struct baton_completion *completion_p);
@@ -1207,9 +1207,9 @@ BATON_API enum baton_status baton_request_error(baton_request request,
 
 /* How far it is. */
 enum baton_request_state {
-	BATON_STATE_CALLED = 1, /* its group is open, or no thread has taken it from its call yet */
-	BATON_STATE_QUEUED = 2, /* it has its place in the order of its queue; its stream has not come to it */
-	BATON_STATE_ARMED = 3,  /* its stream has; earlier operations of its queue have their turn */
+	BATON_STATE_CALLED = 1, /* its group is open, or the engine has not taken it from its call yet */
+	BATON_STATE_QUEUED = 2, /* it has its place in the order of its queue; its stream has not reached it */
+	BATON_STATE_ARMED = 3,  /* its stream has reached it; earlier operations of its queue come first */
 	BATON_STATE_ISSUED = 4, /* the transport has it */
 	BATON_STATE_ENDED = 5,
 	BATON_STATE_LENT = 6 /* it has ended, and the transport keeps its buffer */
@@ -1217,7 +1217,7 @@ enum baton_request_state {
 
 #define BATON_INFO_DETACHED (1u << 0)
 #define BATON_INFO_GROUP (1u << 1)    /* a member of a group, or it was one */
-#define BATON_INFO_CANCELED (1u << 2) /* baton_cancel was called, and the engine has not looked yet */
+#define BATON_INFO_CANCELED (1u << 2) /* baton_cancel was called, and the engine has not acted on it yet */
 #define BATON_INFO_TENSORS (1u << 3)  /* a list of tensors */
 
 struct baton_request_info {
@@ -1275,8 +1275,8 @@ BATON_API int baton_queue_fd(struct baton_queue *queue);
  * in epoll; PENDING: there are completions already, poll first; INVALID; SYSTEM.  Where
  * the engine's thread may not drive, and the program has not asked for
  * BATON_PROGRESS_CALLS, the descriptor also becomes readable a millisecond later if
- * operations name the queue: poll, which makes progress, and arm again.  Over near it may
- * become readable when a peer has done something for another queue: the same. */
+ * operations name the queue: poll, which makes progress, and arm again.  Over near it may also
+ * become readable when a peer has moved something of another queue: poll and arm again then. */
 BATON_API enum baton_status baton_queue_arm(struct baton_queue *queue);
 
 /* Destroy the queue (or NULL), drop completions that were not polled, release their

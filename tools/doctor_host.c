@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the kernel lets processes of one host do.  Ranks are siblings, so what they do to each other is tried
+ * What the kernel lets processes of one node do.  Ranks are siblings, so what they do to each other is tried
  * by a child on its older sibling: to its own children a process may do more.
  *
  * A child ends by _exit with the errno of what it tried, so 0 is success.
@@ -27,7 +27,7 @@
 #define SHM_LEAST (64 * MIB)
 #define LOCK_TRIED (64 * MIB)
 #define WORD 0x6261746f6e
-/* More than this is a system call for each look at the clock. */
+/* More than this is a system call for each reading of the clock. */
 #define CLOCK_SLOW_NS 250
 #define CLOCK_READS 10000
 
@@ -141,16 +141,16 @@ end_of(pid_t child)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
 }
 
-/* Run `look` in a child, a sibling of the one that it looks at.  0, or an errno. */
+/* Run `inspect` in a child, a sibling of the one that it looks at.  0, or an errno. */
 static int
-try_in_child(int (*look)(const struct shown *shown), const struct shown *shown)
+try_in_child(int (*inspect)(const struct shown *shown), const struct shown *shown)
 {
 	pid_t child = fork();
 
 	if (child < 0)
 		return errno;
 	if (child == 0)
-		_exit(look(shown));
+		_exit(inspect(shown));
 	return end_of(child);
 }
 
@@ -241,7 +241,7 @@ check_shared(json_t *findings, const struct shown *shown)
 		            "a process opens a memfd of another one");
 	else
 		doctor_find(findings, "shared memory", BROKEN,
-		            "messages between ranks of this host take MPI, and "
+		            "messages between ranks of this node take MPI, and "
 		            "puts go by message; without MPI there is no "
 		            "communicator",
 		            "run the ranks as one user, in one container, with /proc "
@@ -262,7 +262,7 @@ check_reading(json_t *findings, const struct shown *shown)
 		            "a process reads memory of another one");
 	else
 		doctor_find(findings, "process_vm_readv", SLOW,
-		            "long messages between ranks of this host are copied "
+		            "long messages between ranks of this node are copied "
 		            "twice, and puts into memory that is not of "
 		            "baton_mem_alloc go by message",
 		            "sysctl -w kernel.yama.ptrace_scope=0 (a container: "

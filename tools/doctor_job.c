@@ -58,7 +58,7 @@ check_communicator(json_t *findings, struct job *job)
 	            info.ranks == 1 ? "" : "s", info.device_name,
 	            info.transport_name, info.library);
 	if (strstr(info.why_not_near, "BATON_MESSAGE_PATH=mpi"))
-		doctor_find(findings, "messages on one host", SLOW,
+		doctor_find(findings, "messages on one node", SLOW,
 		            "they take MPI's way, and ranks that wait spin",
 		            "unset BATON_MESSAGE_PATH", "not by shared memory: %s",
 		            info.why_not_near);
@@ -171,7 +171,7 @@ check_progress(json_t *findings, struct baton_comm *comm,
 
 /* ---- the side channel: TCP, by which processes without MPI find each other ---- */
 
-/* All ranks meet by an id.  Ranks of several hosts have met when they are told that they share no
+/* All ranks meet by an id.  Ranks of several nodes have met when they are told that they share no
  * memory. */
 static void
 check_side_channel(json_t *findings, struct job *job)

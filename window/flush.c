@@ -42,7 +42,7 @@ goes_to(const struct batoni_transfer *flush, int peer)
 
 /* OK: what it covers has ended; PENDING; PEER: it never will. */
 static enum baton_status
-look_at_puts(const struct batoni_rma *rma, const struct batoni_pending *flush)
+check_puts(const struct batoni_rma *rma, const struct batoni_pending *flush)
 {
 	const struct batoni_transfer *transfer = flush->transfer;
 
@@ -65,7 +65,7 @@ look_at_puts(const struct batoni_rma *rma, const struct batoni_pending *flush)
 /* OK: the wire's target has all that was sent before the mark; PENDING: it was asked; else why it
  * cannot be asked. */
 static enum baton_status
-look_at_wire(struct batoni_rma *rma, const struct batoni_pending *flush,
+check_wire(struct batoni_rma *rma, const struct batoni_pending *flush,
              struct batoni_wire *wire)
 {
 	enum baton_status status;
@@ -87,19 +87,19 @@ look_at_wire(struct batoni_rma *rma, const struct batoni_pending *flush,
 }
 
 static enum baton_status
-look(struct batoni_rma *rma, struct batoni_pending *flush)
+flush_status(struct batoni_rma *rma, struct batoni_pending *flush)
 {
 	enum baton_status all = BATON_OK;
 
 	if (!flush->flush.mark) {
-		all = look_at_puts(rma, flush);
+		all = check_puts(rma, flush);
 		if (all != BATON_OK)
 			return all;
 		flush->flush.mark = ++rma->serial;
 	}
 	for (struct batoni_list_node *at = rma->unacked.next; at != &rma->unacked;
 	     at = at->next) {
-		enum baton_status one = look_at_wire(
+		enum baton_status one = check_wire(
 			rma, flush,
 			batoni_container_of(at, struct batoni_wire, unacked));
 
@@ -125,7 +125,7 @@ batoni_flush_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 
 	flush->transfer = transfer;
 	flush->flush.mark = 0;
-	status = look(rma, flush);
+	status = flush_status(rma, flush);
 	if (status == BATON_OK)
 		batoni_transfer_moved(transfer, 0);
 	if (status != BATON_PENDING)
@@ -180,7 +180,7 @@ batoni_flushes_test(struct batoni_rma *rma)
 		struct batoni_pending *flush = batoni_container_of(
 			at, struct batoni_pending, link);
 		struct batoni_transfer *transfer = flush->transfer;
-		enum baton_status status = look(rma, flush);
+		enum baton_status status = flush_status(rma, flush);
 
 		if (status == BATON_PENDING) {
 			batoni_list_remove(at);

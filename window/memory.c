@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory for windows: shared memory that peers on this host can map.  Where the device has
+ * Memory for windows: shared memory that peers on this node can map.  Where the device has
  * blocks for windows (memory.h: block_alloc), it is memory of the device; else memory of
  * the host.
  *

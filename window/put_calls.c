@@ -251,7 +251,7 @@ check_source(struct baton_comm *comm, const struct batoni_arguments *a,
 	unsigned place;
 	enum baton_status status;
 
-	if (bytes == 0 || !comm->looks ||
+	if (bytes == 0 || !comm->inspects ||
 	    more->window->peers[a->peer].path != BATON_WINDOW_PATH_VMWRITE ||
 	    goes_elsewhere(comm, a->peer))
 		return BATON_OK;
@@ -377,7 +377,7 @@ put_slowly(enum batoni_op_kind kind, struct batoni_arguments *a,
 
 /* Everything that moves bytes between a buffer and a window. */
 BATONI_ALWAYS_INLINE enum baton_status
-put(enum batoni_op_kind kind, struct batoni_arguments *a,
+enqueue_put_or_get(enum batoni_op_kind kind, struct batoni_arguments *a,
     const struct put_more *more, bool signals, unsigned flags,
     struct baton_comm *comm)
 {
@@ -407,7 +407,7 @@ baton_put_signal(const void *local_buffer, size_t count,
 	struct batoni_arguments a = {local_buffer, count,  type,    peer,
 	                             context,      stream, options, request_p};
 
-	return put(BATONI_KIND_PUT, &a, &more, true, flags, comm);
+	return enqueue_put_or_get(BATONI_KIND_PUT, &a, &more, true, flags, comm);
 }
 
 enum baton_status
@@ -424,7 +424,7 @@ baton_put(const void *local_buffer, size_t count, enum baton_datatype type,
 	struct batoni_arguments a = {local_buffer, count,  type,    peer,
 	                             context,      stream, options, request_p};
 
-	return put(BATONI_KIND_PUT, &a, &more, false, flags, comm);
+	return enqueue_put_or_get(BATONI_KIND_PUT, &a, &more, false, flags, comm);
 }
 
 enum baton_status
@@ -442,7 +442,7 @@ baton_get(void *local_buffer, size_t count, enum baton_datatype type, int peer,
 	struct batoni_arguments a = {local_buffer, count,  type,    peer,
 	                             context,      stream, options, request_p};
 
-	return put(BATONI_KIND_GET, &a, &more, false, flags, comm);
+	return enqueue_put_or_get(BATONI_KIND_GET, &a, &more, false, flags, comm);
 }
 
 /* ---- atomic operations ---- */
@@ -476,7 +476,7 @@ check_word(const struct put_more *more, int peer)
 	                     "%s: this rank's processor does not reach rank %d's "
 	                     "part of the window, which an atomic operation needs "
 	                     "(%s); memory of the host that baton_mem_alloc gives "
-	                     "on the same host is reached",
+	                     "on the same node is reached",
 	                     more->call, peer,
 	                     part->path == BATON_WINDOW_PATH_DIRECT
 	                             ? "it is memory of a device"
@@ -490,7 +490,7 @@ check_result(struct baton_comm *comm, const struct put_more *more,
 	enum baton_status status;
 	unsigned place;
 
-	if (!a->buffer || !comm->looks)
+	if (!a->buffer || !comm->inspects)
 		return BATON_OK;
 	status = batoni_place_find(comm, a->buffer, sizeof(uint64_t), &place);
 	if (status == BATON_ERR_CUDA)

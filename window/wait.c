@@ -51,9 +51,9 @@
 #include "liveness.h"
 
 /* How often the processes of peers are looked at. */
-#define PEERS_LOOK_NS UINT64_C(100000000)
+#define PEERS_CHECK_NS UINT64_C(100000000)
 
-enum look {
+enum survey_result {
 	MET,
 	UNMET,
 	GONE /* unmet, and the source's process has ended */
@@ -385,8 +385,8 @@ is_known_gone(const struct batoni_rma *rma, const struct batoni_pending *pending
 	return false;
 }
 
-static enum look
-look(struct batoni_rma *rma, struct batoni_pending *pending,
+static enum survey_result
+survey_counters(struct batoni_rma *rma, struct batoni_pending *pending,
      struct survey *survey)
 {
 	bool due = survey->due;
@@ -438,8 +438,8 @@ survey_begin(struct batoni_rma *rma)
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
 	now_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) +
 	         (uint64_t)now.tv_nsec;
-	if (now_ns >= rma->peers_looked_ns + PEERS_LOOK_NS) {
-		rma->peers_looked_ns = now_ns;
+	if (now_ns >= rma->peers_checked_ns + PEERS_CHECK_NS) {
+		rma->peers_checked_ns = now_ns;
 		survey.due = true;
 	}
 	return survey;
@@ -542,7 +542,7 @@ batoni_waits_test(struct batoni_rma *rma)
 		struct batoni_pending *pending = batoni_container_of(
 			at, struct batoni_pending, link);
 		struct batoni_transfer *transfer = pending->transfer;
-		enum look seen = look(rma, pending, &survey);
+		enum survey_result seen = survey_counters(rma, pending, &survey);
 
 		batoni_list_remove(at);
 		if (seen == UNMET) {

@@ -192,7 +192,7 @@ baton_wait_signal_count(int peer, int signal_index, int context, uint64_t value,
 
 /* Apply what has arrived by message. */
 static void
-look_for_messages(struct batoni_rma *rma)
+receive_signals(struct batoni_rma *rma)
 {
 	struct baton_comm *comm = rma->comm;
 
@@ -239,7 +239,7 @@ baton_signal_count(struct baton_comm *comm, int peer, int signal_index,
 	if (!link)
 		return batoni_refuse_peer_memory("baton_signal_count", peer);
 	if (batoni_comes_by_message(rma, peer) || batoni_messages_posted(rma))
-		look_for_messages(rma);
+		receive_signals(rma);
 	*count_p = atomic_load(
 		batoni_counter_of(rma, link, signal_index, context)->value);
 	return BATON_OK;

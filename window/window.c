@@ -10,7 +10,7 @@
  * Each rank then chooses the path of its own puts for every peer (paths.c).  The last exchange tells
  * whether all ranks have found their paths, since a window exists on all ranks or on none.
  * It also tells whether a rank has chosen messages for some rank of its own host, and for
- * some rank of another host, so each rank knows whether messages may come to it.  A rank's
+ * some rank of another node, so each rank knows whether messages may come to it.  A rank's
  * contribution has the same few bytes whatever the number of ranks.  A rank that is refused
  * for its own arguments, or has no memory for the others' contributions, takes part
  * nevertheless (collective.h).
@@ -54,7 +54,7 @@ struct answer {
 };
 
 #define MESSAGES_HERE 1u /* to a rank of its own host */
-#define MESSAGES_AWAY 2u /* to a rank of another host */
+#define MESSAGES_AWAY 2u /* to a rank of another node */
 
 struct ending {
 	uint64_t pending; /* own puts that have not ended */
@@ -130,7 +130,7 @@ window_new(struct batoni_rma *rma, void *base, size_t bytes)
 
 /* What is the part? */
 static void
-look(struct batoni_collective *c, struct baton_window *window)
+inspect_part(struct batoni_collective *c, struct baton_window *window)
 {
 	enum baton_status status = BATON_OK;
 	unsigned place = BATONI_MEMORY_HOST;
@@ -187,7 +187,7 @@ begin_window(struct batoni_collective *c, void *base, size_t bytes, bool wanted)
 		batoni_object(c, BATON_ERR_NOMEM, "no memory for a window of %d ranks",
 		       c->rma->size);
 	else
-		look(c, window);
+		inspect_part(c, window);
 	return window;
 }
 

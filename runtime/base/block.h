@@ -15,7 +15,7 @@
 #include "list.h"
 #include "shm.h"
 
-/* As it is handed to another process of the same host, which knows the pid. */
+/* As it is handed to another process of the same node, which knows the pid. */
 struct batoni_shm_block_name {
 	uint64_t serial; /* 0: there is none */
 	uint64_t base;   /* its address in this process */

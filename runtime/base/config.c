@@ -279,7 +279,7 @@ is_known(const char *name)
 }
 
 static void
-look_for_unknown(void)
+warn_of_unknown(void)
 {
 	for (char **entry = environ; entry && *entry; entry++) {
 		char name[NAME_MAX_BYTES];
@@ -300,7 +300,7 @@ read_environment(void)
 {
 	for (size_t i = 0; i < VARIABLES; i++)
 		read_variable(&variables[i], &settings[i]);
-	look_for_unknown();
+	warn_of_unknown();
 }
 
 const struct batoni_config *

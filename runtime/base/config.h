@@ -44,7 +44,7 @@
 	  "that they share. With nccl and no BATON_DEVICE, the device of "    \
 	  "BATON_DEVICE_AUTO is cuda")                                        \
 	X(choice, message_path, BATON_MESSAGE_PATH, "auto, near, mpi",        \
-	  "auto, which is near between ranks of one host, else MPI",          \
+	  "auto, which is near between ranks of one node, else MPI",          \
 	  "what carries messages between processes: memory that they share, " \
 	  "which all ranks must be able to (near), or MPI. The same on all "  \
 	  "ranks")                                                            \
@@ -91,7 +91,7 @@
 	  "chunks of a communicator for each direction")                      \
 	X(choice, staging_maps, BATON_STAGING_MAPS, "kept, all, none",        \
 	  "kept",                                                             \
-	  "which device memory long messages to processes of the same host "  \
+	  "which device memory long messages to processes of the same node "  \
 	  "leave by one copy: what may be freed while the peer has it mapped " \
 	  "(kept), or also that of cuMemAlloc, which the program then frees " \
 	  "only behind the communicator (all)")

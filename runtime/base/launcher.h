@@ -8,7 +8,7 @@
  * the program wants: warn, once.  Any thread. */
 void batoni_warn_alone(const char *reason, const char *cure);
 
-/* The number of this process among the launcher's processes on this host, from 0; -1: no
+/* The number of this process among the launcher's processes on this node, from 0; -1: no
  * launcher tells.  Any thread. */
 int batoni_launcher_host_rank(void);
 

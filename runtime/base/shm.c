@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory shared between processes of one host, and pidfds.  (The bell is in bell.c.)
+ * Memory shared between processes of one node, and pidfds.  (The bell is in bell.c.)
  *
  * Shared memory is a memfd, which other processes open as /proc/<pid>/fd/<fd>.  The kernel
  * itself checks the permission (by the rule for reading another process's memory), no name
@@ -14,8 +14,8 @@
  * memory that is not sealed against shrinking is not mapped.  Freeing pages (FALLOC_FL_PUNCH_HOLE) is still
  * permitted: they read as zeros, and a store allocates them again.
  *
- * Processes are of one host when they have the same boot id and the same pid namespace: a
- * container with a pid namespace of its own counts as another host.
+ * Processes are of one node when they have the same boot id and the same pid namespace: a
+ * container with a pid namespace of its own counts as another node.
  *
  * Locks: processes_lock guards the list of processes, and is a leaf.  pthread_once guards
  * what is looked up once.
@@ -49,7 +49,7 @@
 /* The most for one fallocate, which takes less than half a millisecond. */
 #define ALLOCATE_MAX ((size_t)2 << 20)
 
-/* ---- this host ---- */
+/* ---- this node ---- */
 
 static struct {
 	unsigned char id[16];
@@ -180,7 +180,7 @@ seal(int fd)
 
 /* Returns the call that failed, with errno set, or NULL. */
 static const char *
-make(size_t bytes, bool sparse, struct batoni_shm *shm_p)
+create_mapping(size_t bytes, bool sparse, struct batoni_shm *shm_p)
 {
 	const char *call = "memfd_create";
 	struct batoni_shm shm = {.bytes = bytes};
@@ -224,7 +224,7 @@ create(size_t bytes, bool sparse, struct batoni_shm *shm_p)
 		                     "no shared memory of %zu bytes: the host "
 		                     "has less",
 		                     bytes);
-	failed = make(bytes, sparse, shm_p);
+	failed = create_mapping(bytes, sparse, shm_p);
 	if (!failed)
 		return BATON_OK;
 	full = errno == ENOMEM || errno == ENOSPC || errno == EFBIG;
@@ -409,7 +409,7 @@ batoni_shm_unmap(void *base, size_t bytes)
 
 /* ---- other processes ---- */
 
-/* A process whose pidfd is open.  Every communicator opens all its peers of this host, so they
+/* A process whose pidfd is open.  Every communicator opens all its peers of this node, so they
  * share descriptors, of which a process has few. */
 struct process {
 	struct batoni_list_node link;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the kernel offers between processes of one host: shared memory that has no name in
+ * What the kernel offers between processes of one node: shared memory that has no name in
  * any file system, writing into another process's memory, detecting that a process has
  * ended, and the bell, on which a process's threads sleep and which other processes ring.
  *
@@ -26,7 +26,7 @@ struct batoni_shm {
 	int fd;
 };
 
-/* How another process of the same host finds it: plain bytes that can be sent.  Valid while
+/* How another process of the same node finds it: plain bytes that can be sent.  Valid while
  * the creator keeps it. */
 struct batoni_shm_name {
 	unsigned char host[16]; /* the boot id and the pid namespace */
@@ -54,7 +54,7 @@ void batoni_shm_destroy(struct batoni_shm *shm);
 void batoni_shm_abandon(struct batoni_shm *shm);
 void batoni_shm_name(const struct batoni_shm *shm, struct batoni_shm_name *name_p);
 /* Map bytes, from any offset, of shared memory that another process or this one has created.
- * (The mapping begins at the page of the offset.)  OK; UNSUPPORTED: it is not of this host,
+ * (The mapping begins at the page of the offset.)  OK; UNSUPPORTED: it is not of this node,
  * this process may not map it, or a process could make it shorter while it is mapped (no message is
  * written); NOMEM. */
 enum baton_status batoni_shm_map(const struct batoni_shm_name *name,
@@ -66,10 +66,10 @@ enum baton_status batoni_shm_map_to_read(const struct batoni_shm_name *name,
 void batoni_shm_unmap(void *base, size_t bytes);
 /* Fill in `host`, and nothing else. */
 void batoni_shm_host(struct batoni_shm_name *name_p);
-/* For tests: this process says from now on that it is of another host, by this number.  Before it
+/* For tests: this process says from now on that it is of another node, by this number.  Before it
  * creates anything here. */
 void batoni_shm_pretend_host(unsigned char number);
-/* Is it of this host?  (Mapping it may still fail.) */
+/* Is it of this node?  (Mapping it may still fail.) */
 bool batoni_shm_is_here(const struct batoni_shm_name *name);
 
 /* ---- other processes ---- */

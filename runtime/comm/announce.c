@@ -31,9 +31,9 @@ why_by_message(const struct batoni_peer *peer)
 {
 	if (batoni_config()->window_path == BATON_WINDOW_PATH_MESSAGE)
 		return "BATON_WINDOW_PATH forces it";
-	return peer->pid ? "it is on this host, but its memory cannot be mapped: "
+	return peer->pid ? "it is on this node, but its memory cannot be mapped: "
 	                   "a container, or kernel.yama.ptrace_scope"
-	                 : "it is on another host, or hidden from this process";
+	                 : "it is on another node, or hidden from this process";
 }
 
 static void

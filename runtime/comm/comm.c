@@ -88,7 +88,7 @@ find_storing(const struct baton_comm *comm)
 	return comm->device;
 }
 
-/* Of the transport that the engine sees, or that a native one lies over. */
+/* Of the transport that the engine sees, or that a native one is layered on. */
 static struct batoni_transport_config
 upper_config(const struct batoni_comm_plan *plan, const struct baton_comm *comm)
 {
@@ -151,7 +151,7 @@ unstaged_config(const struct batoni_comm_plan *plan, const struct baton_comm *co
 
 	if (plan->stages)
 		return batoni_staging_layer()->below(&upper, &staging);
-	/* What a native one lies over sees memory of the host. */
+	/* The lower transport of a native one sees host memory only. */
 	if (batoni_plan_is_native(plan) || comm->device_ops->memory->host_only)
 		upper.device = NULL;
 	return upper;
@@ -432,7 +432,7 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 		goto no_memory;
 	comm->device_ops = plan->device_ops;
 	comm->in_engine = plan->device_ops->in_engine != NULL;
-	comm->looks = !plan->device_ops->memory->host_only;
+	comm->inspects = !plan->device_ops->memory->host_only;
 	comm->direct = plan->direct;
 	comm->checked = plan->check;
 	pthread_mutex_init(&comm->order.lock, NULL);
@@ -546,7 +546,7 @@ batoni_comm_choose_message_paths(struct baton_comm *comm)
 }
 
 /* What the program's messages may do on both ways that they take, where the transport is a native one and near
- * is beneath it.  Its own messages have no tags. */
+ * is its lower transport.  NCCL's own messages have no tags. */
 static void
 find_capabilities(struct baton_comm *comm)
 {
@@ -612,7 +612,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 		comm->driving.by_any && comm->progress != BATON_PROGRESS_CALLS;
 	batoni_observe_comm(comm, batoni_nvtx_observer);
 	comm->plain = comm->driving.by_any && comm->in_engine &&
-	              comm->timeout_ns == 0 && !comm->observed && !comm->looks &&
+	              comm->timeout_ns == 0 && !comm->observed && !comm->inspects &&
 	              !comm->checked;
 	/* The thread that creates such a communicator is the one that drives it. */
 	if (transport->drivers == BATONI_DRIVERS_MAIN)

@@ -68,7 +68,7 @@ enum baton_status batoni_comm_create_native(struct baton_comm *comm,
 /* Nothing, if it was opened. */
 void batoni_comm_discard_native(struct baton_comm *comm);
 
-/* What the native transport of a prepared communicator is to lie over, when `transport` is open:
+/* What the native transport of a prepared communicator is to be layered on, when `transport` is open:
  * it, or staging over it. */
 struct batoni_transport *
 batoni_comm_below_native(struct baton_comm *comm,

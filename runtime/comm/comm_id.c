@@ -409,7 +409,7 @@ meeting_wait_locked(struct meeting *meeting, int64_t timeout_ns)
 
 /* All are of this process. */
 static enum baton_status
-make(struct batoni_room *room, int rank, const struct batoni_comm_plan *plan,
+create_in_room(struct batoni_room *room, int rank, const struct batoni_comm_plan *plan,
      struct baton_comm **comm_p)
 {
 	struct batoni_creation creation;
@@ -463,7 +463,7 @@ meeting_end(struct meeting *meeting, int rank, struct batoni_comm_plan plan,
 		status = make_linked(&link, rank, before, within, &plan,
 		                     BATON_OK, comm_p);
 	} else {
-		status = make(room, rank, &plan, comm_p);
+		status = create_in_room(room, rank, &plan, comm_p);
 	}
 	pthread_mutex_lock(&meetings_lock);
 	return status;
@@ -550,7 +550,7 @@ visit(int size, int rank, const struct token *token,
 		                     "baton_comm_create_id: the id was made by "
 		                     "process %d, which could not listen for others "
 		                     "(%s): BATON_INTERFACE names an interface or an "
-		                     "address of its host",
+		                     "address of its node",
 		                     (int)token->pid, strerror(token->error));
 	snprintf(why, sizeof(why), "%s", baton_last_error());
 	status = side()->connect(&token->key, size, rank, plan->timeout_ns, &link);

@@ -324,7 +324,7 @@ begin(struct batoni_creation *creation)
 	assert(!batoni_table_missing(&batoni_bootstrap_table, bootstrap->ops));
 	assert(!batoni_table_missing(&batoni_opening_table, creation->ops));
 	plan->size = bootstrap->size;
-	/* The processes of this host are taken to have as many ranks each. */
+	/* The processes of this node are taken to have as many ranks each. */
 	*host_rank = *host_rank >= 0
 	                     ? *host_rank * bootstrap->within + bootstrap->before
 	                     : bootstrap->rank;

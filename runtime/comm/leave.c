@@ -326,7 +326,7 @@ leave_further(void *argument)
 		                     "baton_comm_destroy: other ranks make "
 		                     "another collective call; the communicator "
 		                     "is still there");
-	/* One look at the clock: what may be left behind is not refused. */
+	/* Read the clock once: what may be left behind is not refused. */
 	now_ns = batoni_real_ns();
 	if (status == BATON_PENDING &&
 	    leave_behind(comm, now_ns - broken_since_ns(d)))

@@ -147,7 +147,7 @@ baton_message_path(const struct baton_comm *comm, int peer)
 
 	if (!batoni_comm_lives(comm) || peer < 0 || peer >= comm->size)
 		return 0;
-	/* Near may be a path of the engine's, or beneath staging. */
+	/* Near may be a path of the engine's, or staging's lower one. */
 	if (comm->message_paths != both)
 		return comm->message_paths;
 	return comm->transport->peers[peer].near ? BATON_MESSAGE_PATH_NEAR

@@ -122,7 +122,7 @@ batoni_is_crowded(const struct batoni_crowd *crowd)
 struct batoni_device_config {
 	/* The number of a CUDA device; -1: host_rank modulo the number of devices. */
 	int cuda_device;
-	int host_rank; /* the rank's number among those of this host */
+	int host_rank; /* the rank's number among those of this node */
 	uint64_t until_ns; /* as words_alloc */
 };
 

@@ -566,7 +566,7 @@ batoni_handover_fetch(const struct batoni_handover_name *name, int pidfd,
 	memcpy(here.host, name->host, sizeof(here.host));
 	if (!batoni_shm_is_here(&here))
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "a descriptor of another host or pid "
+		                     "a descriptor of another node or pid "
 		                     "namespace");
 	status = take(name, pidfd, fd_p);
 	if (status != BATON_ERR_UNSUPPORTED)

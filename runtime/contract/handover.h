@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Handing a file descriptor on to other processes of this host, for descriptors that
+ * Handing a file descriptor on to other processes of this node, for descriptors that
  * cannot be opened again as /proc/<pid>/fd/<fd>: an open there makes a new file of a
  * device, not another descriptor of the same one.
  *
- * It knows nothing of what the descriptor is.
+ * This file knows nothing about what the descriptor refers to.
  */
 #ifndef BATONI_HANDOVER_H
 #define BATONI_HANDOVER_H
@@ -13,7 +13,7 @@
 
 #include "baton.h"
 
-/* What the giver gives; the giver's own. */
+/* One descriptor that is given, at the process that gives it. */
 struct batoni_handover;
 
 /* How another process of the host finds it: plain bytes that can be sent.  Only processes
@@ -34,12 +34,13 @@ static_assert(sizeof(struct batoni_handover_name) == 64, "it has no padding");
 enum baton_status batoni_handover_open(int fd,
                                        struct batoni_handover **handover_p,
                                        struct batoni_handover_name *name_p);
-/* NULL is allowed.  Returns when no answer is being sent; that of the last one of the process when the
- * thread that sends them has ended, which waits for no other process. */
+/* NULL is allowed.  Returns when no answer is being sent.  Closing the last handover of the process
+ * also stops the thread that sends answers, which never waits for another process. */
 void batoni_handover_close(struct batoni_handover *handover);
 
-/* Get a descriptor of one's own.  pidfd: of the giver's process; -1: none is known, or the giver
- * may have closed and the number may be another's, of the same inode: the secret alone counts.  Any
+/* Get a descriptor of this process's own.  pidfd: of the giver's process; -1: none is known, or the giver
+ * may have closed its descriptor, whose number another file of the same inode may have: then the secret
+ * alone counts.  Any
  * thread; blocks until until_ns (batoni_real_ns) at most.  OK: the caller closes *fd_p; PEER:
  * the process has ended; UNSUPPORTED: neither way works, or the giver has closed; TIMEOUT: it
  * does not answer; NOMEM, SYSTEM.  Unless OK, batoni_refuse was called. */

@@ -3,8 +3,8 @@
  * Matching: which of the transfers that wait a new one meets.
  *
  * Nodes that wait for the same thing have the same key and form a queue, in the order in which they
- * entered.  What a queue holds (receives, sends, arrivals) and what meets its front is the user's
- * business; a queue never holds both ends of what would meet, because those have met.  The front of
+ * entered.  What a queue holds (receives, sends, arrivals) and what meets its front is up to the
+ * user; a queue never holds both ends of a match, because those have met.  The front of
  * each queue is in a hash table, by the key; the others follow it in a ring (list.h).  Finding a
  * front, entering, and leaving from anywhere in a queue therefore take constant time, however many keys and
  * nodes there are.  Nothing is allocated after init.
@@ -48,7 +48,7 @@ batoni_match_find(const struct batoni_match *match, uint64_t key)
 	            : NULL;
 }
 
-/* To the end of the key's queue, whose front was found (NULL: it is the first). */
+/* Append to the key's queue, whose front the caller has found (NULL: the queue is empty). */
 static inline void
 batoni_match_enter(struct batoni_match *match, struct batoni_match_node *node,
                    uint64_t key, struct batoni_match_node *front)
@@ -65,7 +65,7 @@ batoni_match_enter(struct batoni_match *match, struct batoni_match_node *node,
 	batoni_list_append(&front->link, &node->link);
 }
 
-/* From anywhere in its queue: the one behind a front becomes the front. */
+/* Remove from anywhere in its queue: the node behind a front becomes the front. */
 static inline void
 batoni_match_leave(struct batoni_match *match, struct batoni_match_node *node)
 {
@@ -84,8 +84,8 @@ batoni_match_leave(struct batoni_match *match, struct batoni_match_node *node)
 }
 
 /*
- * What has met is moved in slices: moves up to `most` bytes of a copy of `total`, of which `moved` were
- * moved before, and returns how many.  The buffers may overlap; the result of all slices is that of
+ * Copy a matched message in slices: move up to `most` bytes of a copy of `total`, of which `moved` were
+ * moved before, and return how many.  The buffers may overlap; the result of all slices is that of
  * one memmove: if the destination is behind the source, the copy runs from its end to its beginning.
  */
 size_t batoni_match_move(void *to, const void *from, size_t total, size_t moved, size_t most);

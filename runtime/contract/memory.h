@@ -4,7 +4,7 @@
  * and out of it.  It is the second table of a device; device.h has the first.
  *
  * Only these functions may touch memory that is not the host's.  A call of the program that
- * names memory asks `look` at once, unless `host_only` says that there is nothing to ask, and
+ * names memory asks `inspect` at once, unless `host_only` says that there is nothing to ask, and
  * keeps the answer: later the addresses may be those of other memory.
  *
  * Copies run beside the streams, in no order among themselves, and no wait of a stream holds
@@ -40,7 +40,7 @@ struct batoni_memory_info {
 };
 
 /*
- * A place: what is kept of an answer of `look`, in the six bits that a transfer has for it.
+ * A place: what is kept of an answer of `inspect`, in the six bits that a transfer has for it.
  * The kind, and for memory of a device its number.  0 is memory of the host.
  */
 #define BATONI_PLACE_BITS 6
@@ -85,7 +85,7 @@ struct batoni_copy {
 };
 #define BATONI_COPIES_MAX 64u /* at a time */
 
-/* The name of a block for other processes of this host: no other block has it, and no later
+/* The name of a block for other processes of this node: no other block has it, and no later
  * one. */
 struct batoni_memory_name {
 	unsigned char bytes[128];
@@ -127,7 +127,7 @@ struct batoni_fault {
 /* Required of every device, but for the tables that it points to: each of these is there whole, or
  * its pointer is NULL. */
 struct batoni_memory_ops {
-	/* Every pointer is host memory, and `look` says nothing else. */
+	/* Every pointer is host memory, and `inspect` says nothing else. */
 	bool host_only;
 
 	/* NULL: copies are started one by one. */
@@ -154,7 +154,7 @@ struct batoni_memory_ops {
 	 * says so); INVALID (memory of a device, which ends before these bytes do); UNSUPPORTED (memory of a device that cannot be used, or whose
 	 * number is not below BATONI_PLACE_OWNERS), NOMEM, CUDA: batoni_refuse has said
 	 * why. */
-	enum baton_status (*look)(struct batoni_device *device,
+	enum baton_status (*inspect)(struct batoni_device *device,
 	                          const void *pointer, size_t bytes,
 	                          struct batoni_memory_info *memory_p);
 
@@ -173,7 +173,7 @@ struct batoni_memory_ops {
 	/* Start a copy of `bytes` (1 or more).  Neither side is pageable (HOST), unless
 	 * `host_only`: a driver would copy it through buffers of its own, and may block.  The two
 	 * do not overlap.  owner: the number of the device that has the memory that is not
-	 * the host's, as `look` has reported; -1: this one copies.
+	 * the host's, as `inspect` has reported; -1: this one copies.
 	 * Both stay the caller's and must live until the ticket says
 	 * that the copy has ended.  The driver; must not block, and copies at most 1 MiB
 	 * itself.  OK: *ticket_p is valid until copy_test has reported the end.  AGAIN:

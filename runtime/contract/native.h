@@ -3,14 +3,14 @@
  * The contract of a native transport: one that moves memory of a device by a library of
  * the device's own, on its streams.
  *
- * Such a library cannot find the other ranks by itself.  So a native transport lies over
+ * Such a library cannot find the other ranks by itself.  So a native transport is layered on
  * another one (local, MPI, the side channel), which knows them: it uses that one's `exchange`,
- * `leave`, `clear` and `close`; and its messages, between memory of the host, for what the hosts tell
- * each other while it is open.  The one-sided layer's messages, if there is one, are transfers
+ * `leave`, `clear` and `close`; and its messages, between memory of the host, for what the
+ * processes tell each other while it is open.  The one-sided layer's messages, if there is one, are transfers
  * of that transport too: it is their `hosts` (transport.h).  The native transport passes
- * their ends on to its host; the engine tests them.  So are messages of the program between near ranks
+ * their ends on to its node; the engine tests them.  So are messages of the program between near ranks
  * (pairs.h), where near is forced (below_carries).  Those have tags below the last one of that transport's,
- * which is for what the hosts tell each other.
+ * which is for what the processes tell each other.
  *
  * The engine gets it from registry.h, and drives its opening in runtime/comm/open_native.c.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The contract of native puts: one-sided transfers that a native transport offers to the
- * one-sided layer, for peers whose memory no process of this host reaches (`puts` of struct
+ * one-sided layer, for peers whose memory no process of this node reaches (`puts` of struct
  * batoni_transport; NULL: it offers none, and why_no_puts says why).
  *
  * The transport moves the bytes into a window that all ranks have registered together, and the
@@ -12,7 +12,7 @@
  * was stopped has units too.  The target asks `await` for that number before it counts the signal, and `may_come` before that,
  * since the number comes from another process.
  *
- * Callers.  look, open, opened and close: the thread that registers or deregisters, without
+ * Callers.  inspect, open, opened and close: the thread that registers or deregisters, without
  * the driver's lock, one at a time for a communicator; they may block, but for no peer.  The
  * others: the driver; they must not block.  None after the transport was closed.
  */
@@ -41,7 +41,7 @@ struct batoni_native_put {
 struct batoni_native_puts_ops {
 	/* May these bytes (1 or more) be this rank's part of a window?  OK; UNSUPPORTED;
 	 * NOMEM, CUDA: it cannot be found out.  Unless OK, batoni_refuse has said why. */
-	enum baton_status (*look)(struct batoni_transport *transport,
+	enum baton_status (*inspect)(struct batoni_transport *transport,
 	                          const void *base, size_t bytes,
 	                          struct batoni_native_part *part_p);
 	/* Begin to register the part; all ranks must do this.  PENDING: *window_p is the

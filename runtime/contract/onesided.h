@@ -14,7 +14,7 @@
  * or by comm's host->done (from within any slot except place).
  *
  * The layer's own messages are transfers of the communicator's transport, or of the one that
- * a native transport lies over (`hosts`), with slots from requests_max on (transport.h); the
+ * a native transport is layered on (`hosts`), with slots from requests_max on (transport.h); the
  * engine passes their ends to message_done.
  */
 #ifndef BATONI_ONESIDED_H
@@ -95,8 +95,8 @@ struct batoni_onesided_ops {
 	                const struct batoni_transfer *transfer,
 	                int *signal_index_p, int *context_p);
 
-	/* The operation was described, and no path will have it: its call, or its group,
-	 * was refused. */
+	/* The call has described the operation, and no path gets it, since the call or its group
+	 * was refused: drop what the layer keeps of it. */
 	void (*forget)(struct batoni_onesided *onesided,
 	               struct batoni_transfer *transfer);
 
@@ -146,12 +146,12 @@ batoni_onesided_of(struct batoni_path *path)
 /* window/onesided.c */
 extern const struct batoni_onesided_ops batoni_onesided_ops;
 
-/* The part of a segment before the counters: the rank's farewell, and a word for each rank, in
+/* The part of a segment before the counters: the rank's departure, and a word for each rank, in
  * which that rank tries whether it may write. */
 static inline size_t
 batoni_onesided_head_bytes(int size)
 {
-	return BATONI_FAREWELL_BYTES +
+	return BATONI_DEPARTURE_BYTES +
 	       (((size_t)size * sizeof(uint64_t) + 63) & ~(size_t)63);
 }
 
@@ -160,7 +160,7 @@ static inline _Atomic uint64_t *
 batoni_onesided_words(void *segment)
 {
 	return segment ? (_Atomic uint64_t *)(void *)((char *)segment +
-	                                              BATONI_FAREWELL_BYTES)
+	                                              BATONI_DEPARTURE_BYTES)
 	               : NULL;
 }
 

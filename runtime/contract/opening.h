@@ -50,7 +50,7 @@ struct batoni_comm_plan {
 	size_t message_max; /* of the transport below a native one; 0: any length */
 };
 
-/* Is a native transport (native.h) to lie over the one that is opened? */
+/* Is a native transport (native.h) to be layered on the one that is opened? */
 static inline bool
 batoni_plan_is_native(const struct batoni_comm_plan *plan)
 {

@@ -194,15 +194,15 @@ struct batoni_host {
 	 * ready, before it releases the driver lock.  Messages of a transport only, from
 	 * within these slots. */
 	void (*deferred)(struct batoni_host *host);
-	/* The path has something to move, and has been told so within a slot of another
-	 * communicator's path (local): the engine looks at this one again.  Any slot. */
+	/* A slot of another communicator's path (local) has given this path something to
+	 * move: the engine polls this one again.  Any slot. */
 	void (*moves)(struct batoni_host *host);
 	/* The library below is about to be finalised (the program finalises MPI; or, `exits`, the
 	 * process does, and what needs no such library ends too).
 	 * Any thread, not from within a slot.  When it returns, all requests have
 	 * ended in ABORTED, and the engine will call no slot but close(aborted). */
 	void (*lost)(struct batoni_host *host, bool exits, const char *why);
-	/* The same for the transport that a native one lies over, where its own messages go
+	/* The same for a native transport's lower one, where the native one's messages go
 	 * on without it.  If the program has used signals or windows, all has ended as of
 	 * `lost`, and true is returned; else calls that need them are refused from now on. */
 	bool (*lost_below)(struct batoni_host *host, const char *why);
@@ -214,9 +214,9 @@ struct batoni_host {
 	 * peer from now on; NULL: it waits for `find`.  Within issue, test, await. */
 	struct batoni_transfer *(*claim)(struct batoni_host *host, int peer,
 	                                 int tag);
-	/* NULL, unless somebody wants to know.  Bytes of the transfer begin to be copied
-	 * between its buffer and memory of the path's own; or none are any more.  Each
-	 * beginning has its end, before the transfer's.  Within any slot. */
+	/* NULL without an observer.  Bytes of the transfer begin to be copied between its
+	 * buffer and memory of the path's own (begins), or none are copied any more.  Each
+	 * begin has its end, before the transfer ends.  Within any slot. */
 	void (*copying)(struct batoni_host *host,
 	                const struct batoni_transfer *transfer, bool begins);
 };
@@ -295,15 +295,14 @@ struct batoni_taking_ops {
 	              const struct batoni_transfer *transfer, bool alone);
 };
 
-/* The path looks into what it carries. */
+/* The path checks what it carries. */
 struct batoni_checking_ops {
-	/* Is this one of those that it carries?  It was chosen for the transfer.  Any thread,
-	 * at the call.  OK; UNSUPPORTED, or INVALID (it takes no more): batoni_refuse has
+	/* Does the path carry this transfer, for which it was chosen?  Any thread, at the call.  OK; UNSUPPORTED, or INVALID (it takes no more): batoni_refuse has
 	 * said why, and the call is refused. */
 	enum baton_status (*accepts)(struct batoni_path *path,
 	                             const struct batoni_transfer *transfer);
-	/* Why the transfer ended in MISMATCH or TIMEOUT, in words that the status has not, from
-	 * what was stored before it ended; false: there are none.  Any thread that holds its
+	/* Why the transfer ended in MISMATCH or TIMEOUT, beyond what the status says, from
+	 * what was stored before it ended; false: nothing to add.  Any thread that holds its
 	 * record. */
 	bool (*explain)(struct batoni_path *path,
 	                const struct batoni_transfer *transfer, char *text,
@@ -333,14 +332,15 @@ struct batoni_scrapping_ops {
 	                           struct batoni_transfer *transfer);
 };
 
-/* Host-issued: what ends a transfer comes from its peer, so a thread that waits for it can look there
- * alone, which takes less than `test`. */
+/* Host-issued: what ends a transfer comes from its peer, so a thread that waits for it can poll that
+ * peer alone, which takes less than `test`. */
 struct batoni_awaiting_ops {
-	/* The transfer is under way, or it is a receive from any rank (-1) that is expected.  Look up to `looks` times whether its peer has sent something; what
-	 * is there is taken as by `test`, the transfer's own or not.  Returns the number of events.  0:
-	 * nothing came, or it takes `test` to move this transfer. */
+	/* The transfer is under way, or it is a receive from any rank (-1) that is expected.  Poll up to
+	 * `polls` times whether its peer has sent something; take what has come as `test` does, whether it is
+	 * this transfer's or not.  Returns the number of events.  0: nothing came, or it takes `test` to move
+	 * this transfer. */
 	size_t (*await)(struct batoni_path *path,
-	                struct batoni_transfer *transfer, unsigned looks);
+	                struct batoni_transfer *transfer, unsigned polls);
 };
 
 /* Host-issued: the path tells which messages have come that no receive has met, for receives from any
@@ -350,10 +350,10 @@ struct batoni_unmatched_ops {
 	 * While some do, they count in its load, `test` is called, and a message that comes unmatched
 	 * is noticed as the end of an operation is.  Also within host->claim: it only counts. */
 	void (*expect)(struct batoni_path *path, int change);
-	/* A rank of which a message with this tag, one of the program's, has come and has met no receive, and
-	 * which host->may_meet lets have it; -1: there is none.  Of several each has its turn.  The
-	 * receive of that rank and tag that is issued next meets the message, before anything else is
-	 * asked of the path; its sender does not take it back from now on. */
+	/* A rank of which a message with this tag, one of the program's, has come and has met no receive,
+	 * where host->may_meet permits it; -1: there is none.  Several ranks take turns.  The
+	 * next receive of that rank and tag that is issued meets the message, before any other call
+	 * of the path; the sender does not take it back from now on. */
 	int (*find)(struct batoni_path *path, int tag);
 };
 
@@ -369,7 +369,7 @@ struct batoni_deferring_ops {
 struct batoni_aborting_ops {
 	/* Tell everything that is on the streams to end.  True: all has been told, and what has
 	 * begun ends soon.  False: ask again, as the engine does for a grace period.  The engine
-	 * looks at the marks: an operation ends when it has left its buffer, or LENT, where its
+	 * polls the marks: an operation ends when it has left its buffer, or LENT, where its
 	 * stream has not come to it or the grace period is over.  The engine has released its own
 	 * words before.  An `enqueue` may run on another thread only if it has not returned for a
 	 * second; it is told too.  Afterwards only place, unplace, abort, close and, without an
@@ -378,8 +378,7 @@ struct batoni_aborting_ops {
 	bool (*abort)(struct batoni_path *path);
 };
 
-/* The path has memory of its own; that of others is freed by their transport or by the
- * one-sided layer. */
+/* The path has memory of its own.  (The transport or the one-sided layer frees that of other paths.) */
 struct batoni_closing_ops {
 	/* The communicator goes: free the path.  aborted: it was aborted or is broken.
 	 * Called before the transport and the one-sided layer close. */
@@ -403,14 +402,14 @@ struct batoni_path_ops {
 	const struct batoni_serving_ops *serving;
 	/* NULL: it carries all operations that it serves. */
 	const struct batoni_taking_ops *taking;
-	/* NULL: it accepts all, or enqueue says what not; and there is nothing to explain. */
+	/* NULL: it accepts all, or enqueue refuses; and there is nothing to explain. */
 	const struct batoni_checking_ops *checking;
 	const struct batoni_placing_ops *placing;
 	/* NULL: as batoni_path_scrap says. */
 	const struct batoni_scrapping_ops *scrapping;
-	/* NULL: those that wait call `test`. */
+	/* NULL: waiting threads call `test`. */
 	const struct batoni_awaiting_ops *awaiting;
-	/* NULL: no receive from any rank, of a communicator whose messages it has. */
+	/* NULL: it has no receives from any rank. */
 	const struct batoni_unmatched_ops *unmatched;
 	const struct batoni_deferring_ops *deferring;
 	const struct batoni_aborting_ops *aborting;
@@ -455,7 +454,7 @@ batoni_path_lends(const struct batoni_path *path)
 }
 
 /* Scrap a transfer.  Where a path has no slot for it, its buffers are in use until they end:
- * on a quiet one soon, by calls of this process; else nobody knows when. */
+ * on a quiet one soon, by calls of this process; else for an unknown time. */
 static inline enum baton_status
 batoni_path_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 {

@@ -24,7 +24,7 @@ struct batoni_parts {
 	const struct batoni_native_ops *native;
 	/* For devices whose memory the host cannot touch. */
 	const struct batoni_staging_ops *staging;
-	/* Messages between ranks of one host, over the transport that knows them. */
+	/* Messages between ranks of one node, over the transport that knows them. */
 	const struct batoni_pairs_ops *pairs;
 	/* The side channel between processes, where there is no MPI. */
 	const struct batoni_side_ops *side;

@@ -49,7 +49,7 @@ lay_out(struct batoni_segments *segments, size_t ranks,
         const struct batoni_transport_config *config)
 {
 	size_t first = config->segment_bytes ? config->segment_bytes
-	                                     : BATONI_FAREWELL_BYTES;
+	                                     : BATONI_DEPARTURE_BYTES;
 
 	segments->onesided = config->segment_bytes > 0;
 	segments->flags_at = round_up(first, LINE_BYTES);
@@ -155,7 +155,7 @@ map_peer(const struct batoni_segments *segments, struct batoni_peer *peer,
 		peer->pairs = (char *)base + segments->pairs_at;
 	peer->bell = bell;
 	peer->pipe = batoni_pipe_open(bell, card->pid);
-	peer->farewell = base;
+	peer->departure = base;
 	return BATONI_LACK_NOTHING;
 }
 
@@ -271,7 +271,7 @@ tell_lack(uint32_t lack, int rank, int other, char *text, size_t size)
 	switch ((enum batoni_lack)lack) {
 	case BATONI_LACK_HOST:
 		snprintf(text, size,
-		         "rank %d is on another host than rank %d (or in a "
+		         "rank %d is on another node than rank %d (or in a "
 		         "container, which counts as one)",
 		         other, rank);
 		return;
@@ -295,7 +295,7 @@ tell_lack(uint32_t lack, int rank, int other, char *text, size_t size)
 	case BATONI_LACK_RIGHT:
 		snprintf(text, size,
 		         "rank %d may not map the memory of rank %d, which is on "
-		         "the same host: another user, a container, or a "
+		         "the same node: another user, a container, or a "
 		         "process that may not be dumped",
 		         rank, other);
 		return;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memory that ranks of one host share, for signals and windows, and for messages between
+ * The memory that ranks of one node share, for signals and windows, and for messages between
  * pairs of ranks (pairs.h): for transports between processes (MPI, the side channel).
  *
  * Each rank makes a segment:
  *
- *   [ the one-sided layer's, or a farewell alone | a byte of each rank | the area of the pairs ]
+ *   [ the one-sided layer's, or a departure alone | a byte of each rank | the area of the pairs ]
  *
  * The ranks exchange cards, with the names of the segment and of the
  * process's bell.  Each maps what it can, also that of a rank of its own process, so that each rank
@@ -32,7 +32,7 @@
 #include "shm.h"
 #include "stores.h"
 
-/* Plain bytes; ranks of other hosts read the host only. */
+/* Plain bytes; ranks of other nodes read the host only. */
 struct batoni_segments_card {
 	struct batoni_shm_name segment, bell;
 	int32_t has_bell;
@@ -43,7 +43,7 @@ struct batoni_segments_card {
 /* Why a rank is not near to another one. */
 enum batoni_lack {
 	BATONI_LACK_NOTHING,
-	BATONI_LACK_HOST,    /* that one is on another host */
+	BATONI_LACK_HOST,    /* that one is on another node */
 	BATONI_LACK_FORMAT,  /* its segment has another format */
 	BATONI_LACK_BELL,    /* its bell is not in shared memory */
 	BATONI_LACK_RIGHT,   /* this one may not map its memory */

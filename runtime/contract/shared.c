@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device memory between processes of one host.
+ * Device memory between processes of one node.
  *
  * A rank offers bytes of its device, its part of a window or the buffer of a send: the device names
  * the block that contains them (memory.h), and may give a descriptor, which is handed on to the
@@ -297,7 +297,7 @@ batoni_mapping_take(struct batoni_device *device,
 
 	if (!is_here(offer))
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
-		                     "it is of another host or pid namespace");
+		                     "it is of another node or pid namespace");
 	fresh = batoni_alloc(1, sizeof(*fresh));
 	if (!fresh)
 		return batoni_refuse(BATON_ERR_NOMEM, "out of memory");

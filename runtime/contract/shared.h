@@ -29,7 +29,7 @@ struct batoni_offer {
 
 static_assert(sizeof(struct batoni_offer) == 216, "so many bytes of each rank");
 
-/* What this rank keeps while the others may fetch from it. */
+/* What this rank keeps as long as other ranks may fetch the memory. */
 struct batoni_offering {
 	struct batoni_handover *handover;
 	int fd;    /* -1: none */
@@ -45,8 +45,8 @@ struct batoni_offering {
 void batoni_offer_nothing(struct batoni_offer *offer, const char *why);
 /* Offer these bytes, memory of the device; blocks for calls of the device.  OK, also where it does not
  * share them, and the offer says why; CUDA, NOMEM: batoni_refuse has said why, and the offer is of
- * nothing.  close: when no process fetches any more; fine after an error, and without an
- * offer. */
+ * nothing.  close: when no process fetches any more; also allowed after an error, and without
+ * an offer. */
 enum baton_status batoni_offer_make(struct batoni_device *device,
                                     const struct batoni_memory_ops *memory,
                                     const void *pointer, size_t bytes,
@@ -58,9 +58,9 @@ void batoni_offering_close(struct batoni_offering *offering);
  * here on.  Any thread. */
 void batoni_offering_list(struct batoni_offering *offering,
                           const struct batoni_memory_block *block);
-/* This memory is about to be freed: nobody fetches it any more, and offerings of it that are in the list
- * are `withdrawn`.  Who makes one looks at the number of withdrawals before it is shared, and when it is
- * in the list: if they differ, it may be of memory that is gone.  Any thread; blocks as
+/* This memory is about to be freed: no process may fetch it any more, and offerings of it that are in the
+ * list become `withdrawn`.  The maker of an offering reads the number of withdrawals before it shares the
+ * memory, and again when the offering is in the list: if the two differ, the memory may be gone.  Any thread; blocks as
  * batoni_handover_close. */
 void batoni_offerings_withdraw(const void *base, size_t bytes);
 uint64_t batoni_withdrawals(void);
@@ -75,11 +75,11 @@ enum baton_status batoni_mapping_take(struct batoni_device *device,
                                       int pidfd, uint64_t until_ns,
                                       struct batoni_mapping **mapping_p,
                                       char **base_p);
-/* No copy is under way there.  The device may be another open of the one that it was taken for.
+/* Give the mapping back; no copy uses it.  The device may be another open of the one that it was taken for.
  * NULL is allowed. */
 void batoni_mapping_give(struct batoni_device *device,
                          struct batoni_mapping *mapping);
-/* Copies may go on there: it stays mapped for the life of the process. */
+/* Give it up while copies may use it: it stays mapped for the life of the process. */
 void batoni_mapping_leave(struct batoni_mapping *mapping);
 /* For tests: how many blocks this process has mapped. */
 unsigned batoni_mappings(void);

@@ -25,7 +25,7 @@ struct batoni_rendezvous;
 #define BATONI_SIDE_SECRET_BYTES 32
 #define BATONI_SIDE_WHY_BYTES 200
 
-/* An address of this or another host; bytes in an id. */
+/* An address of this or another node; bytes in an id. */
 struct batoni_side_address {
 	uint16_t family; /* 4, 6; 0: none */
 	uint16_t port;

@@ -36,7 +36,7 @@ struct batoni_staging_config {
 	 * longer, and longer messages go in pieces between any memory.  0: there is no such
 	 * bound. */
 	size_t whole_max;
-	/* Long messages of device memory between processes of one host go by one copy, where that
+	/* Long messages of device memory between processes of one node go by one copy, where that
 	 * works; also out of memory that must not be freed while it is mapped (`kept` in memory.h). */
 	bool maps, maps_all;
 };

@@ -95,7 +95,7 @@ LEAF(batoni_pin_ops, pins, pin);
 /* ---- a device's memory ---- */
 
 static const struct batoni_slot memory_slots[] = {
-	SLOT(batoni_memory_ops, "memory.", look),
+	SLOT(batoni_memory_ops, "memory.", inspect),
 	SLOT(batoni_memory_ops, "memory.", pinned_alloc),
 	SLOT(batoni_memory_ops, "memory.", pinned_free),
 	SLOT(batoni_memory_ops, "memory.", copy_start),
@@ -105,7 +105,7 @@ static const struct batoni_slot memory_slots[] = {
 	SLOT(batoni_memory_ops, "memory.", health),
 };
 
-ALL(batoni_memory_ops, memory, look);
+ALL(batoni_memory_ops, memory, inspect);
 
 static const struct batoni_part memory_parts[] = {
 	{SLOT(batoni_memory_ops, "memory.", batches), BATONI_PART_MAY, NULL, &batches},

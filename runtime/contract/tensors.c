@@ -28,7 +28,7 @@ static_assert(sizeof(((struct baton_tensor *)0)->shape[0]) == SHAPE_BYTES,
               "dimensions travel as they are");
 
 static unsigned char *
-put(unsigned char *at, uint64_t value, unsigned bytes)
+write_number(unsigned char *at, uint64_t value, unsigned bytes)
 {
 	for (unsigned i = 0; i < bytes; i++)
 		*at++ = (unsigned char)(value >> (8 * i));
@@ -56,7 +56,7 @@ put_shape(unsigned char *at, const struct baton_tensor *tensor)
 		return at + bytes;
 	}
 	for (int i = 0; i < tensor->rank; i++)
-		at = put(at, (uint64_t)tensor->shape[i], SHAPE_BYTES);
+		at = write_number(at, (uint64_t)tensor->shape[i], SHAPE_BYTES);
 	return at;
 }
 
@@ -276,13 +276,13 @@ batoni_tensors_encode(const struct baton_tensor *tensors, size_t count,
 	while (at < bytes + before_shapes(count))
 		*at++ = 0;
 	header_bytes = (size_t)(shapes - bytes);
-	at = put(bytes, MAGIC, 4);
-	at = put(at, VERSION, 2);
-	at = put(at, BYTE_ORDER_HERE, 1);
-	at = put(at, PACKED, 1);
-	at = put(at, count, 4);
-	at = put(at, header_bytes, 4);
-	put(at, payload, 8);
+	at = write_number(bytes, MAGIC, 4);
+	at = write_number(at, VERSION, 2);
+	at = write_number(at, BYTE_ORDER_HERE, 1);
+	at = write_number(at, PACKED, 1);
+	at = write_number(at, count, 4);
+	at = write_number(at, header_bytes, 4);
+	write_number(at, payload, 8);
 	return header_bytes;
 }
 

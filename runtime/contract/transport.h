@@ -62,7 +62,7 @@ struct batoni_locking_ops {
 	enum baton_status (*lock)(struct batoni_transport *transport, bool take);
 };
 
-/* The library below has words for its codes. */
+/* The library has texts for its codes. */
 struct batoni_text_ops {
 	/* The text for native_code, truncated to size.  Any thread. */
 	void (*error_text)(struct batoni_transport *transport, int code,
@@ -88,7 +88,7 @@ struct batoni_transport_ops {
 	const char *name;
 	enum baton_transport id;
 
-	/* NULL, each: it is not so. */
+	/* Each is optional: NULL. */
 	const struct batoni_exchanging_ops *exchanging;
 	const struct batoni_settling_ops *settling;
 	const struct batoni_clearing_ops *clearing;
@@ -122,12 +122,12 @@ enum batoni_drivers {
  */
 struct batoni_peer {
 	/* The rank's segment, mapped into this process; of this rank, its own.  Zeroed
-	 * at first, aligned to 64 bytes.  It begins with a struct batoni_farewell; the one-sided
+	 * at first, aligned to 64 bytes.  It begins with a struct batoni_departure; the one-sided
 	 * layer defines its length and the rest.  NULL: not reachable, or BATON_WINDOW_PATH says
 	 * that nothing is to be stored there. */
 	void *segment;
 	/* Where the segment is mapped, but not for the one-sided layer: its beginning. */
-	struct batoni_farewell *farewell;
+	struct batoni_departure *departure;
 	/* The area of the messages between pairs of ranks in that segment (pairs.h), as mapped here;
 	 * of this rank, its own.  NULL: not mapped, or there are no such areas. */
 	char *pairs;
@@ -139,7 +139,7 @@ struct batoni_peer {
 	/* The pipe of that process (shm.h).  NULL: this process has not opened it; `bell` is
 	 * enough, but a program there that sleeps in epoll is woken by its engine's thread. */
 	struct batoni_pipe *pipe;
-	pid_t pid;  /* the rank's process, if it is on this host and `within` or held
+	pid_t pid;  /* the rank's process, if it is on this node and `within` or held
 	             * by pidfd; else 0 */
 	int pidfd;  /* of that process; -1: this process, or none available */
 	bool within; /* the rank lives in this process: no mapping is needed */
@@ -159,46 +159,46 @@ struct batoni_peer {
 	bool silent;
 };
 
-/* The first cache line of a segment: what its rank tells ranks that find it gone.  Only the rank
- * writes it, its engine or its transport. */
-struct batoni_farewell {
-	/* BATONI_AWAY_*: it takes no part in anything any more; its process may live.  0: it does. */
+/* The first cache line of a segment: what a rank leaves for peers that find it gone.  Only the rank's
+ * engine or transport writes it. */
+struct batoni_departure {
+	/* BATONI_AWAY_*: the rank has left, although its process may live.  0: it has not. */
 	_Atomic uint32_t away;
-	/* The rank whose end it was the first to see, plus one: if this rank goes, it may be
-	 * because of that.  0: it has seen none. */
+	/* The first rank whose end this rank saw, plus one: a likely cause, if this rank goes too.
+	 * 0: it has seen none. */
 	_Atomic uint32_t after;
 };
 
-#define BATONI_FAREWELL_BYTES 64u
+#define BATONI_DEPARTURE_BYTES 64u
 
 enum {
-	BATONI_AWAY_FINALISED = 1, /* the library below, with the communicator alive */
+	BATONI_AWAY_FINALISED = 1, /* it finalised the library with the communicator alive */
 	BATONI_AWAY_CLOSED         /* after an abort or an error */
 };
 
 /* Of a rank whose segment this process has mapped; else NULL. */
-static inline struct batoni_farewell *
-batoni_farewell_of(const struct batoni_peer *peer)
+static inline struct batoni_departure *
+batoni_departure_of(const struct batoni_peer *peer)
 {
-	return peer->farewell ? peer->farewell : peer->segment;
+	return peer->departure ? peer->departure : peer->segment;
 }
 
 /* The owner of the segment has seen the end of a rank; the first one stays. */
 static inline void
-batoni_farewell_note(void *segment, int rank)
+batoni_departure_blame(void *segment, int rank)
 {
-	struct batoni_farewell *farewell = segment;
+	struct batoni_departure *departure = segment;
 	uint32_t none = 0;
 
-	if (farewell)
-		atomic_compare_exchange_strong(&farewell->after, &none,
+	if (departure)
+		atomic_compare_exchange_strong(&departure->after, &none,
 		                               (uint32_t)rank + 1);
 }
 
 /* What closing does about copies that a device has not ended. */
 struct batoni_patience {
 	uint64_t until_ns; /* it waits no longer for them (batoni_real_ns) */
-	/* Between two looks: give the driver lock up for a moment.  `done` and `moves` of
+	/* Between two polls: give the driver lock up for a moment.  `done` and `moves` of
 	 * the transport's host may be called meanwhile, and no slot of it. */
 	void (*yield)(unsigned tries);
 	bool copies_left;  /* set by it: some are under way, so the device stays open */
@@ -236,10 +236,10 @@ struct batoni_transport {
 	/* Constant.  A send ends only when its receive is posted, and only calls of the
 	 * receiver's process post one. */
 	bool unbuffered;
-	/* Constant.  After its close nothing below reaches a buffer of a transfer that it has
+	/* Constant.  After its close no library reaches a buffer of a transfer that it has
 	 * not ended. */
 	bool lets_go;
-	/* Constant.  The end of any rank breaks it: sooner or later it tells host->broken of PEER. */
+	/* Constant.  The end of any rank breaks it: it calls host->broken with PEER at some time. */
 	bool ends_with_a_rank;
 	/* The pages of segments are allocated by batoni_shm_populate, not before. */
 	bool sparse_segments;
@@ -248,11 +248,11 @@ struct batoni_transport {
 	bool all_near;
 	char why_not_near[200];
 	struct batoni_peer *peers; /* by rank; NULL: this transport has none */
-	/* Why streams do not store into the segment of some peer whose segment is there, in
-	 * words that stay until close.  NULL: they do, or were not meant to. */
+	/* Why streams do not store into the segment of some peer that has one, in a text
+	 * that stays until close.  NULL: they do, or no stream was to. */
 	const char *why_no_streams;
-	/* A native transport's: the one that it lies over, and owns.  The one-sided layer uses
-	 * that one's messages, peers and exchanges.  NULL: this one's own. */
+	/* Of a native transport: its lower transport, which it owns.  The one-sided layer uses
+	 * the lower one's messages, peers and exchanges.  NULL: this one's own. */
 	struct batoni_transport *hosts;
 	/* A native transport's one-sided transfers (native_puts.h); NULL: it has none, and a
 	 * text that stays says why, or is NULL where there is nothing to say. */
@@ -265,7 +265,7 @@ struct batoni_transport {
 	const char *why_no_lists;
 };
 
-/* The transport by which the hosts of the ranks reach each other. */
+/* The transport by which the processes of the ranks reach each other. */
 static inline struct batoni_transport *
 batoni_hosts_of(struct batoni_transport *transport)
 {

@@ -28,7 +28,7 @@ struct batoni_comm_driving {
 	/* Any thread, atomic. */
 	_Atomic bool by_any; /* `drivers` is ANY, and `lost` is false */
 	_Atomic bool lost;   /* the transport may not be called any more */
-	/* The one that a native one lies over may not; the program had used no signals and
+	/* The lower transport of a native one may not; the program had used no signals and
 	 * windows, and calls that need them are refused. */
 	_Atomic bool lost_below;
 };

@@ -66,7 +66,7 @@ struct baton_comm {
 	 * chosen for it. */
 	struct batoni_path *paths[BATONI_PATHS_MAX];
 	uint32_t paths_count;
-	/* One of them: the messages of the transport that a native one lies over, for those
+	/* One of them: the messages of a native transport's lower one, for those
 	 * of the one-sided layer.  It is tested as the others are, and never chosen, unless hosts_carry. */
 	struct batoni_path *hosts_path;
 	bool hosts_carry; /* it carries the program's messages of near ranks */
@@ -82,7 +82,7 @@ struct baton_comm {
 	uint32_t index;
 	int rank, size, tag_max;
 	bool in_engine;     /* the device */
-	bool looks;         /* the device is asked what each buffer is */
+	bool inspects;      /* the device is asked what each buffer is */
 	bool direct; /* the library below reaches the device's memory by itself */
 	bool checked; /* the two sides of a message are compared */
 	unsigned capabilities;  /* BATON_CAP_*, but for lists */

@@ -13,7 +13,7 @@
 static _Atomic uint32_t told[DEVICES];
 
 static bool
-look(const struct baton_comm *comm, struct batoni_crowd *crowd)
+query_crowd(const struct baton_comm *comm, struct batoni_crowd *crowd)
 {
 	if (!comm->device_ops->shared_queues)
 		return false;
@@ -43,7 +43,7 @@ batoni_crowd_describe(const struct baton_comm *comm, char *text, size_t size)
 	struct batoni_crowd crowd;
 
 	text[0] = '\0';
-	if (!look(comm, &crowd))
+	if (!query_crowd(comm, &crowd))
 		return false;
 	describe(comm, &crowd, text, size);
 	return true;
@@ -54,7 +54,7 @@ batoni_crowd_is(const struct baton_comm *comm)
 {
 	struct batoni_crowd crowd;
 
-	return look(comm, &crowd);
+	return query_crowd(comm, &crowd);
 }
 
 /* Streams of the program count while they have operations, so there may be fewer by now. */
@@ -108,7 +108,7 @@ batoni_crowd_warn(const struct baton_comm *comm)
 	bool more, most;
 	char text[BATONI_CROWD_BYTES];
 
-	if (!look(comm, &crowd))
+	if (!query_crowd(comm, &crowd))
 		return;
 	more = atomic_exchange(&told[(unsigned)comm->device->number % DEVICES],
 	                       crowd.advised) < crowd.advised;

@@ -431,7 +431,7 @@ stop_being_busy(struct baton_comm *comm)
  * on streams and in FIFOs, make it busy when they are issued.  The engine's thread in deep
  * sleep covers what the communicators had when it began to listen: parked waits, deadlines,
  * devices whose health is to be looked at.  Any other that needs it stays busy, so that this
- * host wakes that thread when it releases the lock. */
+ * node wakes that thread when it releases the lock. */
 static bool
 may_rest(const struct baton_comm *comm)
 {

@@ -3,7 +3,7 @@
  * Liveness: when the process of a peer dies, end the operations that name it.  Its check looks at
  * asynchronous devices too, which may have a sticky error (health.c).
  *
- * A transport keeps descriptors of the processes of this host (batoni_peer.pidfd).
+ * A transport keeps descriptors of the processes of this node (batoni_peer.pidfd).
  * The driver polls them every CHECK_NS while its communicators have something pending,
  * and records each process that has ended in batoni_peer.gone.  Waits for signals
  * poll the descriptors themselves (window/wait.c), since signals that had arrived before
@@ -34,7 +34,7 @@
  *
  * Away.  A rank that finalises MPI with the communicator alive takes part in nothing any
  * more, and its process may wait in MPI_Finalize for ranks that wait for it.  It says so in
- * its segment (struct batoni_farewell), and counts as gone.  Where no memory is shared,
+ * its segment (struct batoni_departure), and counts as gone.  Where no memory is shared,
  * nobody sees it.
  *
  * The first cause.  Ranks that see the end of a peer often end too, and one that looks later
@@ -70,23 +70,23 @@
 #define BATCH 64
 #define GONE_BYTES 120
 
-/* ---- farewells ---- */
+/* ---- departures ---- */
 
 /* Of a rank whose segment this process reaches; else NULL. */
-static struct batoni_farewell *
-farewell_of(const struct baton_comm *comm, int rank)
+static struct batoni_departure *
+departure_of(const struct baton_comm *comm, int rank)
 {
 	const struct batoni_peer *peers = comm->transport->peers;
 
-	return peers ? batoni_farewell_of(&peers[rank]) : NULL;
+	return peers ? batoni_departure_of(&peers[rank]) : NULL;
 }
 
 static bool
 is_away(const struct batoni_peer *peer)
 {
-	struct batoni_farewell *farewell = batoni_farewell_of(peer);
+	struct batoni_departure *departure = batoni_departure_of(peer);
 
-	return farewell && !peer->within && atomic_load(&farewell->away);
+	return departure && !peer->within && atomic_load(&departure->away);
 }
 
 bool
@@ -101,8 +101,8 @@ static int
 find_first(const struct baton_comm *comm, int peer)
 {
 	for (int steps = 0; steps < comm->size; steps++) {
-		const struct batoni_farewell *farewell = farewell_of(comm, peer);
-		uint32_t after = farewell ? atomic_load(&farewell->after) : 0;
+		const struct batoni_departure *departure = departure_of(comm, peer);
+		uint32_t after = departure ? atomic_load(&departure->after) : 0;
 
 		if (after == 0 || after > (uint32_t)comm->size ||
 		    after - 1 == (uint32_t)comm->rank)
@@ -116,7 +116,7 @@ find_first(const struct baton_comm *comm, int peer)
 static void
 note_first_gone(const struct baton_comm *comm, int peer)
 {
-	batoni_farewell_note(farewell_of(comm, comm->rank),
+	batoni_departure_blame(departure_of(comm, comm->rank),
 	                     find_first(comm, peer));
 }
 
@@ -127,7 +127,7 @@ tell_gone(const struct baton_comm *comm, int peer, char *text, size_t size)
 	int first = find_first(comm, peer);
 	bool away = is_away(&comm->transport->peers[first]);
 
-	if (away && atomic_load(&farewell_of(comm, first)->away) ==
+	if (away && atomic_load(&departure_of(comm, first)->away) ==
 	                    BATONI_AWAY_CLOSED)
 		snprintf(text, size,
 		         "rank %d has destroyed its end after an abort or an error",
@@ -147,10 +147,10 @@ tell_gone(const struct baton_comm *comm, int peer, char *text, size_t size)
 void
 batoni_say_away(const struct baton_comm *comm)
 {
-	struct batoni_farewell *farewell = farewell_of(comm, comm->rank);
+	struct batoni_departure *departure = departure_of(comm, comm->rank);
 
-	if (farewell)
-		atomic_store(&farewell->away, BATONI_AWAY_FINALISED);
+	if (departure)
+		atomic_store(&departure->away, BATONI_AWAY_FINALISED);
 }
 
 /* ---- the check ---- */

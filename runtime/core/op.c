@@ -34,7 +34,7 @@ op_of(struct batoni_transfer *transfer)
 	return batoni_container_of(transfer, struct batoni_op, transfer);
 }
 
-static void end(struct batoni_op *op, enum baton_status status, bool lent);
+static void publish_end(struct batoni_op *op, enum baton_status status, bool lent);
 static enum baton_status take_back(struct batoni_op *op);
 
 /* ---- counting ---- */
@@ -303,7 +303,7 @@ place_broken(struct batoni_op *op)
 	}
 	if (!op->group_of)
 		place_on_stream(op);
-	end(op, comm->fault.status, false);
+	publish_end(op, comm->fault.status, false);
 }
 
 void
@@ -315,7 +315,7 @@ batoni_point_place(struct batoni_op *op)
 	    batoni_kind_of(op)->ends_broken &&
 	    !(op->flags & BATONI_FLAG_LOCAL)) {
 		place_on_stream(op);
-		end(op, comm->fault.status, false);
+		publish_end(op, comm->fault.status, false);
 		return;
 	}
 	if (!comm->in_engine && (op->flags & BATONI_FLAG_LOCAL))
@@ -342,7 +342,7 @@ batoni_op_place(struct batoni_op *op)
 		op->flags |= BATONI_FLAG_REACHED;
 	if (unlikely(is_too_late(op))) {
 		tell_place(op);
-		end(op, BATON_ERR_TIMEOUT, false);
+		publish_end(op, BATON_ERR_TIMEOUT, false);
 	} else if (unlikely(op->comm->fault.status != BATON_OK)) {
 		place_broken(op);
 	} else if (unlikely(op->flags & BATONI_FLAG_STREAM_ISSUED)) {
@@ -381,9 +381,9 @@ end_unless_matched(struct batoni_op *op)
 	enum baton_status how = take_back(op);
 
 	if (how == BATON_ERR_CANCELED)
-		end(op, BATON_ERR_PEER, false);
+		publish_end(op, BATON_ERR_PEER, false);
 	else if (how != BATON_ERR_BUSY)
-		end(op, how, false);
+		publish_end(op, how, false);
 }
 
 void
@@ -396,22 +396,22 @@ batoni_op_issue(struct batoni_op *op)
 
 	assert(op->state == BATONI_ARMED);
 	if (unlikely(comm->fault.status != BATON_OK)) {
-		end(op, comm->fault.status, false);
+		publish_end(op, comm->fault.status, false);
 		return;
 	}
 	if (unlikely(batoni_op_list(op)) &&
 	    !batoni_kind_of(op)->list->may_issue(op)) {
-		end(op, BATON_ERR_INVALID, false);
+		publish_end(op, BATON_ERR_INVALID, false);
 		return;
 	}
 	silent = unlikely(names_silent(op));
 	if (silent && op->transfer.direction != BATONI_RECV) {
-		end(op, BATON_ERR_PEER, false);
+		publish_end(op, BATON_ERR_PEER, false);
 		return;
 	}
 	status = batoni_op_move(op, BATONI_ISSUED);
 	if (unlikely(status != BATON_OK)) {
-		end(op, status, false);
+		publish_end(op, status, false);
 		return;
 	}
 	op->flags &= (uint16_t)~BATONI_FLAG_PLACED;
@@ -517,7 +517,7 @@ end_local(struct batoni_op *op)
 
 /* Hosts, streams and queues see the end, and the engine lets go; unless lent. */
 static void
-end(struct batoni_op *op, enum baton_status status, bool lent)
+publish_end(struct batoni_op *op, enum baton_status status, bool lent)
 {
 	struct baton_comm *comm = op->comm;
 	struct baton_queue *queue = op->queue;
@@ -553,7 +553,7 @@ end(struct batoni_op *op, enum baton_status status, bool lent)
 	if (unlikely(op->flags & BATONI_FLAG_PLANNED))
 		batoni_kind_of(batoni_launch_of(op))
 			->launch->ends(op, status, lent);
-	/* DONE before the release: a host that has seen the stream go on must find
+	/* DONE before the release: a thread that has seen the stream go on must find
 	 * the operation ended.  If release lets nothing go on, the word is changed
 	 * once, below. */
 	if (!comm->in_engine || op->item.next ||
@@ -611,14 +611,14 @@ void
 batoni_op_end_launch(struct batoni_op *launch, enum baton_status status,
                      bool lent)
 {
-	end(launch, status, lent);
+	publish_end(launch, status, lent);
 }
 
 void
 batoni_op_complete(struct batoni_op *op, enum baton_status status)
 {
 	assert(op->state != BATONI_ENDED);
-	end(op, status, false);
+	publish_end(op, status, false);
 }
 
 /* Out of the FIFO it waits in; the next one may have become its head. */
@@ -671,19 +671,19 @@ batoni_op_end_early(struct batoni_op *op, enum baton_status status)
 	}
 	if (op->state != BATONI_ISSUED) {
 		batoni_op_leave_fifo(op);
-		end(op, status, false);
+		publish_end(op, status, false);
 		return;
 	}
 	how = take_back(op);
 	if (how == BATON_ERR_CANCELED)
-		end(op, status, false);
+		publish_end(op, status, false);
 	else if (how == BATON_ERR_BUSY && status == BATON_ERR_CANCELED &&
 	         op->transfer.direction == BATONI_RECV)
 		return; /* it has its message, and ends as it would have */
 	else if (how == BATON_ERR_BUSY)
-		end(op, status, true);
+		publish_end(op, status, true);
 	else
-		end(op, how, false);
+		publish_end(op, how, false);
 }
 
 /* ---- what transports call ---- */
@@ -714,7 +714,7 @@ finish_at_once(struct batoni_op *op, uint64_t word)
 	return true;
 }
 
-/* end() without queue, group, deadline and stamps, on a stream with nothing behind
+/* publish_end() without queue, group, deadline and stamps, on a stream with nothing behind
  * it: what mostly ends.  A join that comes meanwhile is seen in the word. */
 static inline bool
 end_simply(struct batoni_op *op)
@@ -797,7 +797,7 @@ batoni_host_done(struct batoni_host *host, struct batoni_transfer *transfer,
 		status = BATON_ERR_PEER;
 	if (likely(op->state == BATONI_ISSUED)) {
 		if (unlikely(status != BATON_OK) || unlikely(!end_simply(op)))
-			end(op, status, false);
+			publish_end(op, status, false);
 		return;
 	}
 	batoni_op_give_back(op);

@@ -42,7 +42,7 @@
  * was made and, once DONE is seen (acquire), how it ended.  DONE is set (release)
  * after everything that a completion tells has been written.
  *
- * Readers: a host that has a handle alone does not hold the record: another thread
+ * Readers: a thread that has a handle alone does not hold the record: another thread
  * may release it at any time.  It reads as from a sequence lock:
  *
  *   reader  load the word (acquire): the generation and HANDLE are its own;

@@ -85,9 +85,9 @@ batoni_place_find(struct baton_comm *comm, const void *pointer, size_t bytes,
 	enum baton_status status;
 
 	*place_p = BATONI_MEMORY_HOST;
-	if (!comm->looks)
+	if (!comm->inspects)
 		return check_foreign(pointer);
-	status = comm->device_ops->memory->look(comm->device, pointer, bytes,
+	status = comm->device_ops->memory->inspect(comm->device, pointer, bytes,
 	                                        &memory);
 	if (status != BATON_OK)
 		return status;

@@ -11,7 +11,7 @@ void batoni_place_watch(void);
 
 /* The place of memory that a call names (memory.h).  Memory of the host that is pinned in part
  * only is pageable.  OK; INVALID: memory of a device, given to a rank on the host; what the
- * device's `look` returns.  batoni_refuse has said why, without the call's name. */
+ * device's `inspect` returns.  batoni_refuse has said why, without the call's name. */
 enum baton_status batoni_place_find(struct baton_comm *comm, const void *pointer,
                                     size_t bytes, unsigned *place_p);
 
@@ -22,7 +22,7 @@ bool batoni_place_is_foreign(const void *pointer);
 static inline bool
 batoni_place_counts(const struct baton_comm *comm)
 {
-	return comm->looks || atomic_load_explicit(&batoni_engine.foreign,
+	return comm->inspects || atomic_load_explicit(&batoni_engine.foreign,
 	                                           memory_order_relaxed);
 }
 

@@ -2,7 +2,7 @@
 /*
  * Requests as hosts see them: test, wait, cancel, release.
  *
- * A handle names communicator, slot and generation, so a look-up takes no lock: one
+ * A handle names communicator, slot and generation, so finding it takes no lock: one
  * load of the communicator table, one of the record's word.  The word alone says
  * whether the handle is alive and whether the operation has ended.  Another thread may
  * release the handle in the meantime, and the record may be reused.  What was read of
@@ -16,8 +16,8 @@
 
 /* baton_finish, before it begins to wait for long: some microseconds each. */
 #define BRIEF_PASSES 100u
-#define BRIEF_AWAITS 16u /* each is AWAIT_LOOKS looks, then a pass */
-#define AWAIT_LOOKS 24u
+#define BRIEF_AWAITS 16u /* each is AWAIT_POLLS polls, then a pass */
+#define AWAIT_POLLS 24u
 /* After so many messages without a pass there is one, for everybody else. */
 #define AWAITED_A_PASS 16u
 
@@ -280,7 +280,7 @@ await(struct batoni_path *path, struct batoni_op *op)
 	struct batoni_engine *e = &batoni_engine;
 
 	if (unlikely(e->awaited >= AWAITED_A_PASS) ||
-	    !path->ops->awaiting->await(path, &op->transfer, AWAIT_LOOKS)) {
+	    !path->ops->awaiting->await(path, &op->transfer, AWAIT_POLLS)) {
 		e->awaited = 0;
 		return false;
 	}

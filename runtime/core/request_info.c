@@ -85,7 +85,7 @@ fill_transfer(const struct batoni_op *op, const struct batoni_view *view,
 
 /* The caller holds the record. */
 static void
-fill(const struct batoni_op *op, uint64_t word, struct baton_request_info *info)
+fill_request_info(const struct batoni_op *op, uint64_t word, struct baton_request_info *info)
 {
 	struct batoni_view view;
 
@@ -140,7 +140,7 @@ baton_request_info(baton_request request, struct baton_request_info *info_p)
 		                     call);
 	if (status != BATON_OK)
 		return batoni_refuse_handle(call, request);
-	fill(op, word, &info);
+	fill_request_info(op, word, &info);
 	batoni_op_unjoin(op);
 	return batoni_sized_give(&sized_info, call, &info, info_p);
 }

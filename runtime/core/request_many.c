@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Several requests at once: wait for any, for all, and what has ended of them.  A look at one is
+ * Several requests at once: wait for any, for all, and what has ended of them.  A check of one is
  * as in request.c: another thread may release it in the meantime.
  *
- * The calls that release (finish) do so when they know what they return: after the wait, and after a
- * look at all for one that is stale.  A handle that another thread releases beside that is the
- * program's error; it is told as STALE, and the others are released all the same.
+ * The calls that release (finish) do so when they know what they return: after the wait, and after
+ * checking all handles for a stale one.  The program must not release a handle beside such a call; the
+ * call then returns STALE, and releases the others all the same.
  */
 #include "request.h"
 
@@ -25,7 +25,7 @@ struct waiting_many {
 
 /* 0: pending, 1: ended, 2: null, -1: stale. */
 static int
-look(baton_request request)
+check_request(baton_request request)
 {
 	uint64_t word;
 
@@ -45,7 +45,7 @@ any_over(struct batoni_awaited *awaited, bool driving)
 
 	(void)driving;
 	for (size_t i = 0; i < many->count; i++) {
-		int seen = look(many->requests[i]);
+		int seen = check_request(many->requests[i]);
 
 		many->index = i;
 		many->stale = seen < 0;
@@ -221,7 +221,7 @@ await_all(const char *call, const baton_request *requests, size_t count,
 	if (seen == 0) {
 		/* Report a stale request at once, wherever it is in the array. */
 		for (size_t i = many.index + 1; i < count && seen == 0; i++) {
-			if (look(requests[i]) < 0) {
+			if (check_request(requests[i]) < 0) {
 				many.index = i;
 				seen = -1;
 			}
@@ -307,7 +307,7 @@ collect(const char *call, const baton_request *requests, size_t count,
 	bool pending = false;
 
 	for (size_t i = 0; i < count && done < indices_max; i++) {
-		int seen = look(requests[i]);
+		int seen = check_request(requests[i]);
 
 		if (seen < 0) {
 			indices[0] = i;

@@ -123,7 +123,7 @@ look_at_marks(struct batoni_op *op)
 		if (op->state == BATONI_ISSUED)
 			batoni_op_start_clock(op);
 	}
-	/* A thread that joins has it, maybe in a call that blocks: the next look will do. */
+	/* A joining thread holds it, maybe in a call that blocks: the next poll frees it. */
 	if (pthread_mutex_trylock(&comm->marks.lock) != 0)
 		return BATON_PENDING;
 	/* The device may have refused it, of a communicator that broke for that. */

@@ -14,7 +14,7 @@ bool batoni_wait_until(struct batoni_awaited *awaited,
 /* The driver gives other threads a turn. */
 void batoni_yield_driver(unsigned tries);
 
-/* For a call of the program that needs the lock for each look, and not between them: make a pass
+/* For a call of the program that needs the lock for each poll, and not between polls: make a pass
  * and take the step, with the driver lock held, until the step returns something else than PENDING.
  * Returns that, or PENDING if limit_ns (batoni_real_ns; BATONI_NEVER: no limit) has passed.  The
  * step is taken once at least, and neither waits nor releases the lock.  The caller does

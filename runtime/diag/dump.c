@@ -57,7 +57,7 @@ struct dump {
 
 /* The record is an operation that the engine has; false: it is not. */
 static bool
-look(struct batoni_op *op, struct batoni_view *seen)
+view_operation(struct batoni_op *op, struct batoni_view *seen)
 {
 	for (unsigned tries = 0; tries < 3; tries++) {
 		uint64_t after;
@@ -181,7 +181,7 @@ gather(struct dump *dump)
 		end = pool->size;
 	while (dump->slot < end &&
 	       sizeof(dump->text) - dump->used >= LINE_BYTES) {
-		if (look(&pool->ops[dump->slot++], &seen))
+		if (view_operation(&pool->ops[dump->slot++], &seen))
 			add_line(dump, &seen);
 	}
 	if (dump->locked)

@@ -316,7 +316,7 @@ refuse_place(const char *call, struct baton_comm *comm, enum baton_status status
 }
 
 static enum baton_status
-look(const char *call, struct batoni_op *op)
+find_buffer_place(const char *call, struct batoni_op *op)
 {
 	unsigned place;
 	enum baton_status status =
@@ -462,7 +462,7 @@ enqueue_made(const char *call, struct batoni_op *op,
 		return batoni_refuse_named(call, status);
 	if (bytes > 0 && batoni_place_counts(op->comm) &&
 	    op->transfer.place != BATONI_PLACE_LIST)
-		status = look(call, op);
+		status = find_buffer_place(call, op);
 	if (status == BATON_OK)
 		status = choose_path(call, op);
 	if (unlikely(status != BATON_OK))

@@ -75,7 +75,7 @@ begin(const struct baton_plan *plan)
 }
 
 BATONI_ALWAYS_INLINE void
-fill(struct batoni_op *launch, struct batoni_op *op, uint32_t index,
+fill_member(struct batoni_op *launch, struct batoni_op *op, uint32_t index,
      const struct batoni_recorded *recorded, bool now)
 {
 	const struct batoni_arguments *a = &recorded->a;
@@ -98,7 +98,7 @@ fill(struct batoni_op *launch, struct batoni_op *op, uint32_t index,
 }
 
 BATONI_ALWAYS_INLINE void
-issue(struct batoni_op *launch, struct batoni_op *op)
+issue_member(struct batoni_op *launch, struct batoni_op *op)
 {
 	struct baton_comm *comm = launch->comm;
 	struct batoni_path *path = batoni_path_of(op);
@@ -117,7 +117,7 @@ issue(struct batoni_op *launch, struct batoni_op *op)
 
 /* The launch may end with the last of them, and is not looked at after. */
 static void
-go(struct batoni_op *launch, const struct baton_plan *plan, struct batoni_op *op)
+issue_members(struct batoni_op *launch, const struct baton_plan *plan, struct batoni_op *op)
 {
 	struct baton_comm *comm = plan->comm;
 	const struct batoni_note *note;
@@ -135,9 +135,9 @@ go(struct batoni_op *launch, const struct baton_plan *plan, struct batoni_op *op
 		now = batoni_direct_may_issue(comm) &&
 		      comm->device_ops->stream_idle(comm->device,
 		                                    note->stream) == BATON_OK;
-		fill(launch, op, index++, recorded, now);
+		fill_member(launch, op, index++, recorded, now);
 		if (likely(now)) {
-			issue(launch, op);
+			issue_member(launch, op);
 		} else {
 			batoni_direct_make(op, BATON_PENDING, 0);
 			batoni_op_place(op);
@@ -159,7 +159,7 @@ batoni_launch_directly(struct batoni_op *launch, const struct baton_plan *plan)
 		return false;
 	batoni_launch_expects(launch, plan->operations);
 	batoni_op_place(launch);
-	go(launch, plan, first);
+	issue_members(launch, plan, first);
 	batoni_leave_enqueue();
 	return true;
 }

@@ -21,7 +21,7 @@
  * back, the call returns OK, and the launch ends in the refusal when the others have ended.
  *
  * The launch's record is placed before its operations, so no end comes too early.  It ends with
- * the last of them, before that one's stream goes on: a host that has seen the stream go on
+ * the last of them, before that one's stream goes on: a thread that has seen the stream go on
  * finds the launch ended.  Its status is that of the first operation of the plan that
  * did not end in OK.  If operations are lent, so is the launch, until all are given back.  It
  * keeps its record until then, so the slot that they have stays its own.

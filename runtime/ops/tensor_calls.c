@@ -303,7 +303,7 @@ check_reached(const struct list_call *call, const char *name,
 
 	if (!pointer)
 		return BATON_OK;
-	if (!call->comm->looks) {
+	if (!call->comm->inspects) {
 		if (!batoni_place_is_foreign(pointer))
 			return BATON_OK;
 	} else {

@@ -275,7 +275,7 @@ align_up(size_t bytes)
 }
 
 static void
-lay_out(struct block *block, size_t count, bool declares, bool looks)
+lay_out(struct block *block, size_t count, bool declares, bool inspects)
 {
 	struct batoni_tensor_list *list = &block->list;
 	unsigned char *at = (unsigned char *)block + align_up(sizeof(*block));
@@ -286,7 +286,7 @@ lay_out(struct block *block, size_t count, bool declares, bool looks)
 		list->declared = (struct baton_tensor *)(void *)at;
 		at += align_up(count * sizeof(*list->declared));
 	}
-	if (looks) {
+	if (inspects) {
 		list->places = at;
 		memset(at, BATONI_MEMORY_HOST, count);
 		at += align_up(count);
@@ -326,7 +326,7 @@ batoni_list_take(const char *call, struct baton_comm *comm, size_t count,
 		                     "finish or release some",
 		                     call, store->units * UNIT_TENSORS,
 		                     units * UNIT_TENSORS);
-	lay_out(block, count, declares, comm->looks);
+	lay_out(block, count, declares, comm->inspects);
 	*list_p = &block->list;
 	return BATON_OK;
 }

@@ -181,7 +181,7 @@ batoni_nccl_leave(struct batoni_nccl *nccl, const struct batoni_memory_guard *gu
 }
 
 size_t
-batoni_nccl_look(struct batoni_nccl *nccl)
+batoni_nccl_poll(struct batoni_nccl *nccl)
 {
 	(void)nccl;
 	return 0;

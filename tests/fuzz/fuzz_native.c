@@ -167,7 +167,7 @@ batoni_nccl_lane_of(const struct batoni_nccl *nccl, int source, int target)
 }
 
 size_t
-batoni_nccl_look(struct batoni_nccl *nccl)
+batoni_nccl_poll(struct batoni_nccl *nccl)
 {
 	(void)nccl;
 	return 0;

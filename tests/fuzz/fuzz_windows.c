@@ -558,7 +558,7 @@ batoni_trial_test(struct batoni_rma *rma)
 /* ---- the native transport ---- */
 
 static enum baton_status
-native_look(struct batoni_transport *transport, const void *base, size_t bytes,
+native_inspect(struct batoni_transport *transport, const void *base, size_t bytes,
             struct batoni_native_part *part_p)
 {
 	(void)transport;
@@ -615,7 +615,7 @@ native_close(struct batoni_transport *transport,
 }
 
 static const struct batoni_native_puts_ops native_ops = {
-	.look = native_look,
+	.inspect = native_inspect,
 	.open = native_open,
 	.opened = native_opened,
 	.let_go = native_let_go,

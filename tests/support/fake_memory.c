@@ -461,7 +461,7 @@ fake_memory_pinned_holds_locked(const void *pointer, size_t bytes)
 }
 
 static enum baton_status
-fake_look(struct batoni_device *device, const void *pointer, size_t bytes,
+fake_inspect(struct batoni_device *device, const void *pointer, size_t bytes,
           struct batoni_memory_info *memory_p)
 {
 	const struct block *block;
@@ -912,7 +912,7 @@ static const struct batoni_sharing_ops sharing = {
 const struct batoni_memory_ops batoni_fake_memory_ops = {
 	.batches = &batches,
 	.sharing = &sharing,
-	.look = fake_look,
+	.inspect = fake_inspect,
 	.pinned_alloc = fake_pinned_alloc,
 	.pinned_free = fake_pinned_free,
 	.copy_start = fake_copy_start,

@@ -123,7 +123,7 @@ load(const char *path, size_t *size_p, const char **why_p)
 	return bytes;
 }
 
-/* A process of this host that still runs. */
+/* A process of this node that still runs. */
 static bool
 is_alive(const struct baton_trace_header *header)
 {

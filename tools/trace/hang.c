@@ -7,7 +7,7 @@
  * A *head* is an operation that has not ended and that waits for something other than its stream; what stands
  * behind it there is only counted.  Each head waits for one thing (wait.c), so it has at most
  * one *successor*: the head that holds up what it waits for.  Where the peer has not made the call at all, that is
- * the peer's first head: its host may wait for it.  So heads and successors are chains, and each chain ends
+ * the peer's first head: its node may wait for it.  So heads and successors are chains, and each chain ends
  * in a circle or at a head without a successor.  Circles and such ends are the reasons.
  */
 #include "trace.h"

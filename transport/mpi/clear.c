@@ -8,15 +8,15 @@
  * communicator the same context, so that its receives match them; or its MPI_Comm_free
  * notices them, and ends the job.
  *
- * When all ranks have left, each sends a farewell, a synchronous message, to every rank
+ * When all ranks have left, each sends a *leave message*, an empty synchronous one, to every rank
  * that it has sent a message to.  Meanwhile it receives what comes, from any rank and on
  * any tag, and discards it.  Messages of one rank are received in the order in which they
- * were sent, so when its farewell has been received, nothing before it is left.  A rank
- * whose farewells have all been received enters a barrier.  When that is complete, all
- * farewells of all ranks have been received.
+ * were sent, so when its leave message has been received, nothing before it is left.  A rank
+ * whose leave messages have all been received enters a barrier.  When that is complete, all
+ * leave messages of all ranks have been received.
  *
  * Nothing is in flight meanwhile, so no receive is posted that could match a message, and
- * the table of requests is free for the farewells.  What was left over is complete at its
+ * the table of requests is free for the leave messages.  What was left over is complete at its
  * sender: the receiver waits for no call of the program.
  *
  * Threads: the driver alone.
@@ -28,8 +28,8 @@
 
 /* Messages that one call discards. */
 #define DISCARDS_MAX 64u
-/* Farewells that are at MPI at a time. */
-#define FAREWELLS_MAX BATONI_MPI_WINDOW
+/* Leave messages that are at MPI at a time. */
+#define LEAVE_MESSAGES_MAX BATONI_MPI_WINDOW
 
 /* There is no buffer for it, and no rank of Baton's sends such. */
 static enum baton_status
@@ -76,54 +76,54 @@ discard(struct batoni_mpi *mpi)
 	return BATON_PENDING;
 }
 
-/* Send as many farewells as may be at MPI.  OK: all have been sent. */
+/* Send as many leave messages as may be at MPI.  OK: all have been sent. */
 static enum baton_status
-send_farewells(struct batoni_mpi *mpi)
+send_leave_messages(struct batoni_mpi *mpi)
 {
 	uint32_t most = mpi->base.slots * BATONI_MPI_ACTIVE_MAX;
 	int code;
 
-	if (most > FAREWELLS_MAX)
-		most = FAREWELLS_MAX;
-	for (; mpi->farewell_next < mpi->base.size; mpi->farewell_next++) {
-		if (!mpi->sent_to[mpi->farewell_next])
+	if (most > LEAVE_MESSAGES_MAX)
+		most = LEAVE_MESSAGES_MAX;
+	for (; mpi->leave_next < mpi->base.size; mpi->leave_next++) {
+		if (!mpi->sent_to[mpi->leave_next])
 			continue;
-		if (mpi->farewells == most)
+		if (mpi->leave_messages == most)
 			return BATON_PENDING;
-		code = MPI_Issend(NULL, 0, MPI_BYTE, mpi->farewell_next,
-		                  mpi->farewell_tag, mpi->comm,
-		                  &mpi->requests[mpi->farewells]);
+		code = MPI_Issend(NULL, 0, MPI_BYTE, mpi->leave_next,
+		                  mpi->leave_tag, mpi->comm,
+		                  &mpi->requests[mpi->leave_messages]);
 		if (code != MPI_SUCCESS)
 			return batoni_mpi_break(mpi, "MPI_Issend", code);
-		mpi->farewells++;
+		mpi->leave_messages++;
 	}
 	return BATON_OK;
 }
 
 /* OK: none is at MPI any more. */
 static enum baton_status
-test_farewells(struct batoni_mpi *mpi)
+test_leave_messages(struct batoni_mpi *mpi)
 {
-	for (uint32_t i = mpi->farewells; i-- > 0;) {
+	for (uint32_t i = mpi->leave_messages; i-- > 0;) {
 		int done;
 		int code = MPI_Test(&mpi->requests[i], &done, MPI_STATUS_IGNORE);
 
 		if (code != MPI_SUCCESS)
 			return batoni_mpi_break(mpi, "MPI_Test", code);
 		if (done)
-			mpi->requests[i] = mpi->requests[--mpi->farewells];
+			mpi->requests[i] = mpi->requests[--mpi->leave_messages];
 	}
-	return mpi->farewells ? BATON_PENDING : BATON_OK;
+	return mpi->leave_messages ? BATON_PENDING : BATON_OK;
 }
 
 static enum baton_status
-say_farewell(struct batoni_mpi *mpi)
+exchange_leave_messages(struct batoni_mpi *mpi)
 {
-	enum baton_status status = send_farewells(mpi), tested;
+	enum baton_status status = send_leave_messages(mpi), tested;
 
 	if (status == BATON_ERR_MPI)
 		return status;
-	tested = test_farewells(mpi);
+	tested = test_leave_messages(mpi);
 	return tested == BATON_OK ? status : tested;
 }
 
@@ -158,9 +158,9 @@ batoni_mpi_clear(struct batoni_transport *transport)
 
 	assert(transport->messages.load.in_flight == 0);
 	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE)
-		mpi->exchanging = BATONI_MPI_FAREWELLS;
-	if (mpi->exchanging == BATONI_MPI_FAREWELLS) {
-		status = say_farewell(mpi);
+		mpi->exchanging = BATONI_MPI_LEAVE_MESSAGES;
+	if (mpi->exchanging == BATONI_MPI_LEAVE_MESSAGES) {
+		status = exchange_leave_messages(mpi);
 		if (status == BATON_OK)
 			status = enter_barrier(mpi);
 	} else {
@@ -168,7 +168,7 @@ batoni_mpi_clear(struct batoni_transport *transport)
 	}
 	if (status == BATON_ERR_MPI)
 		return status;
-	/* Last: when the barrier is complete, the last farewell may still be under way into
+	/* Last: when the barrier is complete, the last leave message may still be under way into
 	 * the drain buffer. */
 	left = discard(mpi);
 	if (left != BATON_OK)

@@ -9,7 +9,7 @@
  * By Baton, when it has initialised MPI, at exit (transport/bootstrap/mpi/start.c).  MPI_Finalize
  * waits for all ranks.  So at exit it is
  *
- *   - not called if a process of this host that had a communicator with this one has ended
+ *   - not called if a process of this node that had a communicator with this one has ended
  *     without it: MPI_Finalize may wait for ever, and the job has failed in any case;
  *   - not called if MPI has returned an error on a communicator: what it does next is unknown;
  *   - not called if a communicator has broken or was aborted, and the process exits with a
@@ -18,7 +18,7 @@
  *     NCCL.  What MPI still has of operations it may go on with.
  *
  * Ranks that wait for one that comes here have to hear of it, or both wait for ever.  On
- * one host they read it in its segment (liveness.h).  The segments of communicators that
+ * one node they read it in its segment (liveness.h).  The segments of communicators that
  * were closed after an abort are gone, so their first page, which has that word, stays
  * mapped.
  *
@@ -36,11 +36,11 @@
 
 #define PAGE_BYTES 4096u
 
-static_assert(PAGE_BYTES >= BATONI_FAREWELL_BYTES, "a page has the farewell");
+static_assert(PAGE_BYTES >= BATONI_DEPARTURE_BYTES, "a page has the departure");
 
 struct page {
 	struct page *next;
-	struct batoni_farewell *farewell;
+	struct batoni_departure *departure;
 };
 
 static const struct batoni_engine_calls *engine;
@@ -64,12 +64,12 @@ static struct {
 static bool
 has_died(const struct batoni_peer *peer)
 {
-	const struct batoni_farewell *farewell =
-		peer->within ? NULL : batoni_farewell_of(peer);
+	const struct batoni_departure *departure =
+		peer->within ? NULL : batoni_departure_of(peer);
 
 	return peer->pidfd >= 0 && batoni_pidfd_gone(peer->pidfd) &&
-	       !(farewell &&
-	         atomic_load(&farewell->away) == BATONI_AWAY_FINALISED);
+	       !(departure &&
+	         atomic_load(&departure->away) == BATONI_AWAY_FINALISED);
 }
 
 static bool
@@ -114,7 +114,7 @@ keep_pidfds_locked(struct batoni_mpi *mpi)
 }
 
 static void
-keep_farewell_locked(const struct batoni_mpi *mpi)
+keep_departure_locked(const struct batoni_mpi *mpi)
 {
 	struct page *page;
 	void *base;
@@ -131,7 +131,7 @@ keep_farewell_locked(const struct batoni_mpi *mpi)
 		return;
 	}
 	batoni_mem_keep(1);
-	page->farewell = base;
+	page->departure = base;
 	page->next = departed.pages;
 	departed.pages = page;
 }
@@ -147,7 +147,7 @@ forget(struct batoni_mpi *mpi, bool aborted)
 		departed.failed |= has_failed(mpi);
 		departed.died |= any_died(mpi);
 		keep_pidfds_locked(mpi);
-		keep_farewell_locked(mpi);
+		keep_departure_locked(mpi);
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -178,11 +178,11 @@ take_live(void)
 }
 
 static void
-say_farewells(void)
+publish_departures(void)
 {
 	pthread_mutex_lock(&lock);
 	for (struct page *page = departed.pages; page; page = page->next)
-		atomic_store(&page->farewell->away, BATONI_AWAY_FINALISED);
+		atomic_store(&page->departure->away, BATONI_AWAY_FINALISED);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -206,7 +206,7 @@ finalizing(MPI_Comm comm, int keyval, void *attribute, void *extra)
 		batoni_mpi_abandon(mpi);
 		mpi->lost = true;
 	}
-	say_farewells();
+	publish_departures();
 	return MPI_SUCCESS;
 }
 
@@ -214,7 +214,7 @@ finalizing(MPI_Comm comm, int keyval, void *attribute, void *extra)
 
 /* What is known of live communicators as of those that were closed. */
 static void
-look_at_live_locked(void)
+check_live_locked(void)
 {
 	for (struct batoni_list_node *node = live.next; node != &live;
 	     node = node->next) {
@@ -236,7 +236,7 @@ may_finalize(int exit_status)
 	bool may;
 
 	pthread_mutex_lock(&lock);
-	look_at_live_locked();
+	check_live_locked();
 	/* Launchers see its last eight bits. */
 	may = !departed.failed && !departed.died &&
 	      !(departed.any && (exit_status & 0xff) != 0);

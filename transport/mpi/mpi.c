@@ -143,7 +143,7 @@ send_raw(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 /* A raw message has come where MPI reaches a device, or in checked mode, which has none but those of the
  * one-sided layer. */
 static __attribute__((noinline)) enum baton_status
-raw_looked_at(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+raw_examined(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
               const void *bounce)
 {
 	enum baton_status verdict;
@@ -184,8 +184,8 @@ first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 		return body;
 	}
 	batoni_transfer_moved(transfer, (size_t)length);
-	if (__builtin_expect(mpi->looks, 0))
-		return raw_looked_at(mpi, transfer, bounce);
+	if (__builtin_expect(mpi->examines, 0))
+		return raw_examined(mpi, transfer, bounce);
 	verdict = batoni_transfer_meet_plain(transfer, (size_t)length, -1);
 	if (verdict == BATON_OK && length > 0)
 		memcpy(transfer->buffer, bounce, (size_t)length);
@@ -252,7 +252,7 @@ begun(struct batoni_mpi *mpi, enum baton_status status)
 }
 
 static enum baton_status
-issue(struct batoni_path *path, struct batoni_transfer *transfer)
+mpi_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
 	enum baton_status status;
@@ -274,7 +274,7 @@ issue_checked(struct batoni_path *path, struct batoni_transfer *transfer)
 
 	if (transfer->direction == BATONI_RECV ||
 	    !batoni_mpi_has_type(mpi, transfer->tag))
-		return issue(path, transfer);
+		return mpi_issue(path, transfer);
 	batoni_transfer_moved(transfer, 0);
 	return begun(mpi, batoni_mpi_body_send(mpi, transfer));
 }
@@ -660,7 +660,7 @@ const struct batoni_path_ops batoni_mpi_messages_ops = {
 	.kinds = BATONI_MESSAGES,
 	.lists = true,
 	.host_issued = &(const struct batoni_host_issued_ops){
-		.issue = issue,
+		.issue = mpi_issue,
 		.take_back = take_back,
 	},
 	.unmatched = &batoni_mpi_unmatched,

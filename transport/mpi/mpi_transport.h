@@ -103,7 +103,7 @@ enum batoni_mpi_exchange {
 	BATONI_MPI_TERMS,   /* are all ranks able and of one mind? */
 	BATONI_MPI_PARTS,
 	/* clear.c's.  There is no exchange any more. */
-	BATONI_MPI_FAREWELLS,
+	BATONI_MPI_LEAVE_MESSAGES,
 	BATONI_MPI_CLEARING
 };
 
@@ -194,11 +194,11 @@ struct batoni_mpi {
 	struct batoni_device *device;
 	bool apart; /* some rank has a device so: lists.c */
 	bool check; /* checked mode */
-	bool looks; /* one of both: what comes raw is looked at (first_done) */
+	bool examines; /* one of both: a message without a header is examined (first_done) */
 	/* Tags from body_tag_base on: BATONI_MPI_SEGMENTS segments of segment_tags
 	 * each; granted_tag and more, one for each slot; release_tag and more, one
-	 * for each segment; grant_tag; and farewell_tag. */
-	int body_tag_base, granted_tag, release_tag, grant_tag, farewell_tag;
+	 * for each segment; grant_tag; and leave_tag. */
+	int body_tag_base, granted_tag, release_tag, grant_tag, leave_tag;
 	uint32_t segment_tags;
 	uint32_t waiting; /* sends that wait for a grant */
 	/* unmatched.c's: the rank that was named last, and how often in a row before; the next receive
@@ -207,11 +207,11 @@ struct batoni_mpi {
 	uint32_t named_run;
 	bool found;
 	/* clear.c's: by rank, whether a message was sent to it; the next rank that may get
-	 * a farewell; farewells at MPI, which are requests[0] and on then; a message that
+	 * a leave message; leave messages at MPI, which are requests[0] and on then; a message that
 	 * is being received to be discarded. */
 	bool *sent_to;
-	int farewell_next;
-	uint32_t farewells;
+	int leave_next;
+	uint32_t leave_messages;
 	MPI_Request discarded;
 	/* An exchange: the operation that is under way, and two buffers, for terms
 	 * (always allocated) and for parts (NULL between exchanges).  A buffer has a link
@@ -270,7 +270,7 @@ batoni_mpi_bounce(const struct batoni_mpi *mpi, uint32_t bounce)
 }
 
 /* Start a send as requests[count].  Every message of the communicator is sent by this
- * function, or is a farewell. */
+ * function, or is a leave message. */
 static inline int
 batoni_mpi_isend(struct batoni_mpi *mpi, const void *content, int bytes, int peer,
                  int tag)

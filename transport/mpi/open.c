@@ -27,7 +27,7 @@
 #define TAG_MAX_LEAST ((1 << 20) - 1)
 /* With fewer body tags than this, most bodies would wait for a grant. */
 #define BODY_TAGS_LEAST (1u << 16)
-/* Of the body tags, at the end: releases of segments, grants, and farewells. */
+/* Of the body tags, at the end: releases of segments, grants, and leave messages. */
 #define CONTROL_TAGS (BATONI_MPI_SEGMENTS + 2)
 
 /* Buffers left to MPI for ever, linked by their first bytes.  Used by the driver or by the
@@ -75,7 +75,7 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	mpi->device = config->device;
 	mpi->apart = config->apart;
 	mpi->check = config->check;
-	mpi->looks = config->check || config->device;
+	mpi->examines = config->check || config->device;
 	batoni_list_init(&mpi->copying);
 	while (slots >> bits)
 		bits++;
@@ -162,7 +162,7 @@ share_body_tags(struct batoni_mpi *mpi, uint32_t bodies)
 	mpi->granted_tag = mpi->body_tag_base + (int)(bodies / 2);
 	mpi->release_tag = mpi->granted_tag + (int)granted;
 	mpi->grant_tag = mpi->release_tag + (int)BATONI_MPI_SEGMENTS;
-	mpi->farewell_tag = mpi->grant_tag + 1;
+	mpi->leave_tag = mpi->grant_tag + 1;
 	return BATON_OK;
 }
 
@@ -408,7 +408,7 @@ batoni_mpi_exchange(struct batoni_transport *transport, uint64_t what,
 	enum baton_status status = BATON_PENDING;
 	int code = MPI_SUCCESS, done = 0;
 
-	if (mpi->exchanging >= BATONI_MPI_FAREWELLS)
+	if (mpi->exchanging >= BATONI_MPI_LEAVE_MESSAGES)
 		return BATON_ERR_PEER;
 	/* An earlier leave was given up.  End its reduction first: either all ranks have
 	 * left, or the others were told INVALID. */
@@ -463,7 +463,7 @@ leak_on_purpose(unsigned char *buffer)
 	leaked = link;
 }
 
-/* Give up the exchange that is under way, if any.  (Farewells, their barrier and what was
+/* Give up the exchange that is under way, if any.  (Leave messages, their barrier and what was
  * being discarded have no memory of the transport's.) */
 static void
 drop_exchange(struct batoni_mpi *mpi)
@@ -474,7 +474,7 @@ drop_exchange(struct batoni_mpi *mpi)
 	int done = 0;
 
 	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE ||
-	    mpi->exchanging >= BATONI_MPI_FAREWELLS)
+	    mpi->exchanging >= BATONI_MPI_LEAVE_MESSAGES)
 		return;
 	if (callable(mpi))
 		MPI_Test(&mpi->exchange, &done, MPI_STATUS_IGNORE);

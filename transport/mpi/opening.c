@@ -135,7 +135,7 @@ agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
 
 /* What can fail on this rank alone. */
 static enum baton_status
-make(struct batoni_opening *opening)
+prepare_alone(struct batoni_opening *opening)
 {
 	const struct batoni_transport_config *config = &opening->config;
 	int size = opening->bootstrap->size;
@@ -170,7 +170,7 @@ attach(struct batoni_opening *opening)
 static enum baton_status
 begin(struct batoni_opening *opening)
 {
-	enum baton_status status = make(opening);
+	enum baton_status status = prepare_alone(opening);
 	struct batoni_mpi *mpi = opening->own;
 
 	if (status != BATON_OK)
@@ -202,7 +202,7 @@ tell_why_not_near(const struct batoni_comm_plan *plan,
 }
 
 static enum baton_status
-end(struct batoni_opening *opening)
+finish_opening(struct batoni_opening *opening)
 {
 	struct batoni_mpi *mpi = opening->own;
 
@@ -224,9 +224,9 @@ step(struct batoni_opening *opening, const struct batoni_cards *cards)
 		return begin(opening);
 	status = batoni_segments_step(&mpi->segments, &mpi->base, opening,
 	                              cards, "BATON_MESSAGE_PATH=near asks for "
-	                              "messages through memory of one host; "
+	                              "messages through memory of one node; "
 	                              "without it MPI carries them");
-	return status == BATON_OK ? end(opening) : status;
+	return status == BATON_OK ? finish_opening(opening) : status;
 }
 
 static void

@@ -31,7 +31,7 @@
  *
  * The end of an operation is seen by the engine's marks (pooled events without timing) on
  * the stream that `enqueue` names.  A join of a stream to an operation waits for the
- * operation's word, which the driver releases at its next look.
+ * operation's word, which the driver releases at its next poll.
  *
  * Threads.  NCCL takes one thread at a time for a communicator, and one for all of a
  * device.  So every call is made under a lock of the device, which all transports of the
@@ -58,7 +58,7 @@
  * _CANCEL are off); memory of the host that is not pinned, memory of another GPU; a message to the
  * rank itself whose ends have different lengths.
  *
- * Puts into windows, between ranks of different hosts, have a communicator of their own, behind the
+ * Puts into windows, between ranks of different nodes, have a communicator of their own, behind the
  * lanes of messages (nccl_windows.c).
  *
  * In checked mode (nccl_checked.c) another path takes the place of this one.  In plain mode that
@@ -75,7 +75,7 @@
 #include "log.h"
 #include "nccl_transport.h"
 
-#define LOOK_NS ((uint64_t)1000000) /* between two looks for asynchronous errors */
+#define POLL_NS ((uint64_t)1000000) /* between two polls for asynchronous errors */
 #define WHAT_LEAVE ((uint64_t)0x6e63636c04)
 
 static struct batoni_nccl *
@@ -268,7 +268,7 @@ begin_lanes(struct batoni_nccl *nccl, const struct batch *batch)
 
 /* One end; an error makes the group's end return it. */
 static void
-call(const struct batoni_nccl_api *api, unsigned direction, void *buffer,
+call_one_end(const struct batoni_nccl_api *api, unsigned direction, void *buffer,
      size_t bytes, int peer, const struct batoni_nccl_lane *lane,
      baton_stream stream)
 {
@@ -286,7 +286,7 @@ batoni_nccl_call(const struct batoni_nccl *nccl,
                  const struct batoni_transfer *transfer, void *buffer,
                  size_t bytes, baton_stream stream)
 {
-	call(nccl->api, transfer->direction, buffer, bytes,
+	call_one_end(nccl->api, transfer->direction, buffer, bytes,
 	     lane == alone(nccl) ? 0 : transfer->peer, lane, stream);
 }
 
@@ -305,7 +305,7 @@ role_of(const struct batoni_nccl *nccl, const struct batch *batch, size_t i,
 
 /* Put the calls of `put` into one group.  SUCCESS: they are on their streams. */
 static ncclResult_t
-put(struct batoni_nccl *nccl, struct batch *batch,
+run_group(struct batoni_nccl *nccl, struct batch *batch,
     void (*put_fn)(const struct batoni_nccl *nccl, const struct batch *batch,
                    size_t i),
     size_t i)
@@ -369,8 +369,8 @@ put_taking(const struct batoni_nccl *nccl, const struct batch *batch, size_t i)
 
 	batch->observe_p[i] = lane->stream;
 	batoni_nccl_self_taken(nccl, &buffer, &bytes);
-	call(nccl->api, batch->self.from, buffer, bytes, 0, lane, lane->stream);
-	call(nccl->api, transfer->direction, transfer->buffer, transfer->bytes,
+	call_one_end(nccl->api, batch->self.from, buffer, bytes, 0, lane, lane->stream);
+	call_one_end(nccl->api, transfer->direction, transfer->buffer, transfer->bytes,
 	     0, lane, lane->stream);
 }
 
@@ -393,12 +393,12 @@ put_all(struct batoni_nccl *nccl, struct batch *batch,
 			continue;
 		*status_p = batoni_nccl_self_take(nccl, lane);
 		if (*status_p == BATON_OK)
-			result = put(nccl, batch, put_taking, i);
+			result = run_group(nccl, batch, put_taking, i);
 		if (*status_p == BATON_OK && result == BATONI_NCCL_SUCCESS)
 			*status_p = batoni_nccl_self_launched(nccl, lane);
 	}
 	if (any_called && *status_p == BATON_OK && result == BATONI_NCCL_SUCCESS)
-		result = put(nccl, batch, put_called, batch->n);
+		result = run_group(nccl, batch, put_called, batch->n);
 	return result;
 }
 
@@ -498,7 +498,7 @@ nccl_unplace(struct batoni_path *path, struct batoni_transfer *transfer)
 }
 
 void
-batoni_nccl_look_below(struct batoni_nccl *nccl)
+batoni_nccl_poll_below(struct batoni_nccl *nccl)
 {
 	struct batoni_path *path = &nccl->below->messages;
 
@@ -508,7 +508,7 @@ batoni_nccl_look_below(struct batoni_nccl *nccl)
 
 /* The lanes' asynchronous errors.  An enqueue that holds the lock sees its own. */
 size_t
-batoni_nccl_look(struct batoni_nccl *nccl)
+batoni_nccl_poll(struct batoni_nccl *nccl)
 {
 	struct batoni_host *host = nccl->base.host;
 	uint64_t now = batoni_coarse_ns();
@@ -517,12 +517,12 @@ batoni_nccl_look(struct batoni_nccl *nccl)
 	char text[256];
 	ncclResult_t state;
 
-	if (now - nccl->looked_ns < LOOK_NS || atomic_load(&nccl->aborting))
+	if (now - nccl->polled_ns < POLL_NS || atomic_load(&nccl->aborting))
 		return 0;
-	batoni_nccl_look_below(nccl);
+	batoni_nccl_poll_below(nccl);
 	if (batoni_nccl_try_enter(nccl, &guard) != BATON_OK)
 		return 0;
-	nccl->looked_ns = now;
+	nccl->polled_ns = now;
 	/* An abort that came meanwhile has the lanes. */
 	state = atomic_load(&nccl->aborting)
 	                ? BATONI_NCCL_SUCCESS
@@ -545,7 +545,7 @@ nccl_test(struct batoni_path *path)
 
 	if (atomic_load(&nccl->aborting))
 		return 0;
-	return batoni_nccl_self_test(nccl) + batoni_nccl_look(nccl);
+	return batoni_nccl_self_test(nccl) + batoni_nccl_poll(nccl);
 }
 
 /* Sends that peers have abandoned are answered, which may be lent for that themselves. */

@@ -243,7 +243,7 @@ checked_test(struct batoni_path *path)
 	events += batoni_nccl_launch_all(checked);
 	settle(checked);
 	if (!checked->failed)
-		events += batoni_nccl_look(checked->nccl);
+		events += batoni_nccl_poll(checked->nccl);
 	return events;
 }
 

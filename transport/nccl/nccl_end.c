@@ -118,7 +118,7 @@ batoni_nccl_clear(struct batoni_transport *transport)
 	struct batoni_transport *below = nccl->below;
 	enum baton_status status;
 
-	batoni_nccl_look_below(nccl);
+	batoni_nccl_poll_below(nccl);
 	status = nccl->finalized ? BATON_OK : finalize(nccl);
 
 	if (status != BATON_OK || !below->ops->clearing)
@@ -438,7 +438,7 @@ batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 	if (nccl->checked)
 		batoni_nccl_checked_drop_marks(nccl);
 	reached = !below->lets_go && below->messages.load.in_flight > 0;
-	below->ops->close(below, aborted); /* it may still call its host, which is ours */
+	below->ops->close(below, aborted); /* it may still call its node, which is ours */
 	if (nccl->checked && reached)
 		batoni_nccl_checked_leak(nccl);
 	batoni_nccl_free(nccl);

@@ -171,7 +171,7 @@ find_lack(struct batoni_nccl *nccl, char *why, size_t size)
 	}
 }
 
-/* Puts by the library are for ranks of different hosts, or forced.  All ranks decide alike. */
+/* Puts by the library are for ranks of different nodes, or forced.  All ranks decide alike. */
 static void
 decide_on_puts(struct batoni_nccl *nccl)
 {
@@ -194,7 +194,7 @@ decide_on_puts(struct batoni_nccl *nccl)
 	if (!nccl->wants_puts)
 		snprintf(nccl->why_no_puts, sizeof(nccl->why_no_puts), "%s",
 		         *lacks ? lacks
-		                : "all ranks are on one host, so that NCCL's "
+		                : "all ranks are on one node, so that NCCL's "
 		                  "one-sided calls were not prepared");
 }
 

@@ -8,7 +8,7 @@
  *   MAKE     each rank creates its communicators, in one group
  *   CONNECT  each rank connects the pairs of all lanes, in one group
  *   CONNECT_LISTS  the same of the lane for lists, where there is one
- *   PUTS_*   where ranks are on different hosts: what puts need (nccl_windows_open.c)
+ *   PUTS_*   where ranks are on different nodes: what puts need (nccl_windows_open.c)
  *
  * While NCCL makes or connects, the ranks tell each other how far they are, in one exchange
  * after the other (*rounds*): PENDING, OK, or an error.  The step is over when a round has

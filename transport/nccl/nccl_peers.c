@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The processes of the ranks of this host, so that the engine notices when one ends
+ * The processes of the ranks of this node, so that the engine notices when one ends
  * (runtime/core/liveness.c).  NCCL may say nothing then, and the kernels wait for ever.
  *
  * Each rank's hello has the name of its process's bell, which says host and process.

@@ -176,7 +176,7 @@ judge(const struct batoni_nccl *nccl)
 
 /* `mine` becomes PENDING: it goes on in NCCL; OK, or an error: it is over. */
 static void
-look_at_work(struct batoni_nccl *nccl, const struct batoni_nccl_work *work)
+check_work(struct batoni_nccl *nccl, const struct batoni_nccl_work *work)
 {
 	struct batoni_nccl_lane *lane = NULL;
 	struct batoni_memory_guard guard;
@@ -230,6 +230,6 @@ batoni_nccl_do_work(struct batoni_nccl *nccl, const struct batoni_nccl_work *wor
 {
 
 	if (!nccl->in_round && (!nccl->begun || nccl->mine == BATON_PENDING))
-		look_at_work(nccl, work);
+		check_work(nccl, work);
 	return batoni_nccl_tell(nccl, work->what, NULL);
 }

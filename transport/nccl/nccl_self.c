@@ -15,7 +15,7 @@
  * The group that has both ends is on the stream of the lane, behind the mark, and behind the
  * streams of the second call.  It has nothing else: of two ends that were kept, the second may be
  * on a stream that waits for the first.  A second mark (`done`) is behind it.  The driver looks at
- * this mark and lets the word grow.  So the first end's stream goes on at a look of the
+ * this mark and lets the word grow.  So the first end's stream goes on at a poll of the
  * host; the second
  * end's, and those of a group with both, need none.
  *

@@ -155,7 +155,7 @@ struct batoni_nccl {
 	struct batoni_nccl_word *words; /* by rank */
 
 	/* The driver. */
-	uint64_t looked_ns; /* when asynchronous errors were asked for */
+	uint64_t polled_ns; /* when asynchronous errors were asked for */
 	bool all_leave;     /* all ranks have said that they do */
 	bool finalizing, finalized;
 
@@ -188,7 +188,7 @@ unsigned batoni_nccl_lane_of(const struct batoni_nccl *nccl, int source,
                              int target);
 /* The transport below watches something (the side channel its link, at whose end somebody has
  * died): let it look.  The driver. */
-void batoni_nccl_look_below(struct batoni_nccl *nccl);
+void batoni_nccl_poll_below(struct batoni_nccl *nccl);
 extern const struct batoni_transport_ops batoni_nccl_transport_ops;
 extern const struct batoni_path_ops batoni_nccl_path_ops;
 /* Does NCCL reach memory that is this (a transfer's `place`)? */
@@ -212,7 +212,7 @@ void batoni_nccl_call(const struct batoni_nccl *nccl,
                       const struct batoni_transfer *transfer, void *buffer,
                       size_t bytes, baton_stream stream);
 /* Look for asynchronous errors of the lanes, once in a while.  Returns the events. */
-size_t batoni_nccl_look(struct batoni_nccl *nccl);
+size_t batoni_nccl_poll(struct batoni_nccl *nccl);
 
 /* ---- nccl_await.c ---- */
 

@@ -26,7 +26,7 @@
  *   GIVEN    NCCL has it; a mark behind it says that the bytes have left.  Then BEGUN again, or the end
  *
  * Windows.  Registering is collective, and a rank that fails leaves the others in NCCL; so
- * the layer has all ranks `look` first.  What NCCL does not check, and writes anywhere for:
+ * the layer has all ranks `inspect` first.  What NCCL does not check, and writes anywhere for:
  * the bounds, which the layer checks at the call; and that the parts are of the same
  * length, at the same offset of equal allocations, one window in each (its addresses of
  * peers follow from its own).  NCCL takes no call while one is being launched: a window is
@@ -136,7 +136,7 @@ check_block(struct batoni_nccl *nccl, const char *base,
 }
 
 static enum baton_status
-puts_look(struct batoni_transport *transport, const void *base, size_t bytes,
+puts_inspect(struct batoni_transport *transport, const void *base, size_t bytes,
           struct batoni_native_part *part_p)
 {
 	struct batoni_nccl *nccl = to_nccl(transport);
@@ -144,7 +144,7 @@ puts_look(struct batoni_transport *transport, const void *base, size_t bytes,
 	struct batoni_memory_shared shared;
 	struct batoni_memory_info info;
 	enum baton_status status =
-		memory->look(nccl->device, base, bytes, &info);
+		memory->inspect(nccl->device, base, bytes, &info);
 
 	if (status == BATON_OK && (info.kind != BATONI_MEMORY_DEVICE ||
 	                           info.owner != nccl->device->number))
@@ -477,7 +477,7 @@ ask_call(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
 {
 	enum baton_status status = BATON_PENDING;
 
-	batoni_nccl_look(nccl);
+	batoni_nccl_poll(nccl);
 	if (call->state == BATONI_NCCL_CALL_LAUNCHING)
 		status = ask_launch(nccl, call);
 	if (call->state == BATONI_NCCL_CALL_PLACED)
@@ -709,7 +709,7 @@ batoni_nccl_puts_awaited(const struct batoni_nccl *nccl)
 }
 
 const struct batoni_native_puts_ops batoni_nccl_puts_ops = {
-	.look = puts_look,
+	.inspect = puts_inspect,
 	.open = puts_open,
 	.opened = puts_opened,
 	.let_go = puts_let_go,

@@ -144,7 +144,7 @@ step_id(struct batoni_nccl *nccl)
 
 /* Under the lock of the device, as the others. */
 static ncclResult_t
-make(struct batoni_nccl *nccl)
+init_puts_comm(struct batoni_nccl *nccl)
 {
 	struct batoni_nccl_config config;
 
@@ -212,7 +212,7 @@ static enum baton_status
 take_step(struct batoni_nccl *nccl)
 {
 	static const struct batoni_nccl_work works[] = {
-		{WHAT_PUTS_MAKE, make, NULL, "ncclCommInitRankConfig",
+		{WHAT_PUTS_MAKE, init_puts_comm, NULL, "ncclCommInitRankConfig",
 	         "created its communicator for puts"},
 		{WHAT_PUTS_WINDOW, make_window, check_window,
 	         "ncclCommWindowRegister", "registered a window"},

@@ -8,7 +8,7 @@
  * read.  Where there is none, that part is read as any other memory is.
  *
  *   (none) -> OPENING   the first message from the block: a job maps it
- *   OPENING -> OPEN     the job has ended; the next look at the mapping finds it
+ *   OPENING -> OPEN     the job has ended; the next use of the mapping finds it
  *   OPENING -> REFUSED  the same, or there is no thread: its messages are read by the kernel
  *   any -> (none)       its owner has said GONE, its turn has come, or the communicator closes
  *

@@ -25,7 +25,7 @@
 
 #include "log.h"
 
-/* So many messages that the kernel has read end behind one look at the process. */
+/* So many messages that the kernel has read end behind one check of the process. */
 enum { ENDS_AT_ONCE = 4 };
 
 static _Atomic uint64_t *
@@ -81,7 +81,7 @@ tell_copied(struct batoni_pairs *near, int from, uint32_t slot, uint32_t generat
 	return true;
 }
 
-/* What the kernel has read of the rank's memory may be another process's.  One look holds for all that was
+/* What the kernel has read of the rank's memory may be another process's.  One check holds for all that was
  * read before it. */
 static bool
 is_void(struct batoni_pairs *near, int from)

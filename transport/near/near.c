@@ -217,10 +217,10 @@ bool
 batoni_near_is_gone(const struct batoni_pairs *near, int peer)
 {
 	const struct batoni_peer *there = &near->base.peers[peer];
-	struct batoni_farewell *farewell = batoni_farewell_of(there);
+	struct batoni_departure *departure = batoni_departure_of(there);
 
 	return there->gone || batoni_pidfd_gone(there->pidfd) ||
-	       (farewell && atomic_load(&farewell->away));
+	       (departure && atomic_load(&departure->away));
 }
 
 /* What is broken copies nothing any more. */
@@ -411,7 +411,7 @@ await_any(struct batoni_pairs *near, unsigned looks)
 	return 0;
 }
 
-/* The waiter polls the head of one ring, with a pause between two looks: so the core begins no looks ahead,
+/* The waiter polls the head of one ring, with a pause between two polls: so the core begins no polls ahead,
  * which it had to undo when the line changes, and the sender has the line for longer.  While something is to
  * be copied, a pass does more than that. */
 static size_t

@@ -200,14 +200,14 @@ void
 batoni_near_close(struct batoni_pairs *near, bool aborted)
 {
 	struct batoni_transport *base = &near->base, *under = near->below;
-	struct batoni_farewell *farewell =
-		batoni_farewell_of(&base->peers[base->rank]);
+	struct batoni_departure *departure =
+		batoni_departure_of(&base->peers[base->rank]);
 
 	assert(aborted || base->messages.load.in_flight == 0);
 	batoni_near_give_up(near);
 	batoni_near_close_blocks(near);
-	if (aborted && farewell)
-		atomic_store(&farewell->away, BATONI_AWAY_CLOSED);
+	if (aborted && departure)
+		atomic_store(&departure->away, BATONI_AWAY_CLOSED);
 	if (under) {
 		under->patience = base->patience;
 		under->ops->close(under, aborted);

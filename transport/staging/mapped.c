@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Staging: long messages between memory of devices in two processes of one host, by one copy of the
+ * Staging: long messages between memory of devices in two processes of one node, by one copy of the
  * receiver's device out of the sender's memory, which it has mapped.
  *
- * A send that asks, from memory of a device to a process of this host, has an *offer* behind its
+ * A send that asks, from memory of a device to a process of this node, has an *offer* behind its
  * header: the name of the block that the buffer lies in, and how it is fetched (shared.h).  A
  * receive into memory of its own device that has the block mapped copies, and grants MAPPED when
  * the copy has ended: that ends the send.  All else is as for any message: its place in the order,
@@ -36,7 +36,7 @@
 #include "log.h"
 
 /* So many offerings are looked at when a new one is made. */
-#define LOOKS 8u
+#define CHECKS_MAX 8u
 
 /* ---- sending ---- */
 
@@ -106,7 +106,7 @@ drop_stale(const struct batoni_staging *stage,
 	struct stage_table *table = &stage->maps->offerings;
 	uintptr_t base = (uintptr_t)of->base;
 	struct batoni_list_node *at, *next;
-	unsigned looks = 0;
+	unsigned checks = 0;
 
 	for (at = table->blocks.next; at != &table->blocks; at = next) {
 		struct stage_block *block = stage_block_of(at);
@@ -114,7 +114,7 @@ drop_stale(const struct batoni_staging *stage,
 
 		next = at->next;
 		if ((start < base + of->bytes && base < start + block->of.bytes) ||
-		    (looks++ < LOOKS && is_stale(stage, block)))
+		    (checks++ < CHECKS_MAX && is_stale(stage, block)))
 			batoni_block_drop(stage, block);
 	}
 }
@@ -292,9 +292,9 @@ static bool
 is_gone(const struct batoni_staging *stage, int rank)
 {
 	const struct batoni_peer *peer = &stage->base.peers[rank];
-	const struct batoni_farewell *farewell = batoni_farewell_of(peer);
+	const struct batoni_departure *departure = batoni_departure_of(peer);
 
-	return peer->gone || (farewell && atomic_load(&farewell->away)) ||
+	return peer->gone || (departure && atomic_load(&departure->away)) ||
 	       batoni_pidfd_gone(peer->pidfd);
 }
 

@@ -21,7 +21,7 @@
  * has left.  Pieces of different messages, and copies and messages of different pieces, go
  * on at the same time.
  *
- * A list of tensors has headers of its own kinds (lists.c).  Between processes of one host a message may
+ * A list of tensors has headers of its own kinds (lists.c).  Between processes of one node a message may
  * go by one copy of the receiver's device instead (mapped.c).
  *
  * In checked mode the header of a plain message has its type.  A receive of another type declines, as one

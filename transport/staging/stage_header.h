@@ -33,7 +33,7 @@ struct stage_header {
 	uint64_t list_bytes;
 };
 
-/* Behind the header of a plain message that asks, between processes of one host (mapped.c). */
+/* Behind the header of a plain message that asks, between processes of one node (mapped.c). */
 struct stage_offer {
 	/* Where its bytes are; `offered` may be 0. */
 	struct batoni_offer block;

@@ -71,7 +71,7 @@ begin(struct batoni_staging *stage, struct stage_message *message,
 }
 
 static enum baton_status
-issue(struct batoni_path *path, struct batoni_transfer *transfer)
+stage_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	struct batoni_staging *stage = to_stage(path);
 	struct stage_message *message = &stage->messages[transfer->slot];
@@ -315,7 +315,7 @@ tells(const struct batoni_staging *stage)
 }
 
 static const struct batoni_host_issued_ops host_issued = {
-	.issue = issue,
+	.issue = stage_issue,
 	.take_back = take_back,
 };
 

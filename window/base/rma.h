@@ -288,7 +288,7 @@ struct batoni_rma {
 	uint32_t free_node;
 	uint32_t spare_node; /* the driver's, taken without the lock; or 0 */
 	uint64_t descriptions; /* their number; guarded by nodes_lock */
-	uint64_t peers_looked_ns; /* last liveness check of the peers' processes */
+	uint64_t peers_checked_ns; /* last liveness check of the peers' processes */
 
 	/* message.c */
 	struct batoni_messages *messages;

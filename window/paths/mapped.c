@@ -11,7 +11,7 @@
  * for peers whose segment the streams of this rank's device reach (batoni_peer.streams),
  * where the device has stream_put; for others, and where BATON_PUTS=engine, all puts are
  * the engine's.  Between the ranks of one process segments are pinned memory (local/open.c);
- * between those of one host each rank has its part of the other's segment pinned
+ * between those of one node each rank has its part of the other's segment pinned
  * (stores.h), or else puts to that one are the engine's.
  *
  * What carries out a put is decided at its call, under comm->order.lock, for its channel (peer,
@@ -60,7 +60,7 @@
  *    the end of a device's copy) happen before the decrement of hosted (release), which this
  *    thread has loaded (acquire) before it calls the device.
  * 5. The engine's behind those on a stream: put.c loads streamed (acquire) and finds 0.  As in 3.
- * 6. The peer's side does not change.  Its waits load counters (wait.c): a host that has loaded the
+ * 6. The peer's side does not change.  Its waits load counters (wait.c): a thread that has loaded the
  *    value goes on, a stream is let go by its engine after that.  stream_put says that both see
  *    the copy, also in memory of another device, as the write is behind a fence for the whole
  *    system.

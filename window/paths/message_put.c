@@ -177,7 +177,7 @@ payload_of(const struct batoni_lane *lane, const struct batoni_pending *pending,
 
 /* Returns whether a payload message follows, or is to come. */
 static bool
-fill(struct batoni_rma *rma, struct batoni_lane *lane,
+fill_lane(struct batoni_rma *rma, struct batoni_lane *lane,
      const struct batoni_pending *pending, bool with_data)
 {
 	const struct batoni_transfer *put = pending->transfer;
@@ -269,7 +269,7 @@ batoni_message_put(struct batoni_rma *rma, uint32_t slot, bool with_data)
 
 	if (status != BATON_OK)
 		return status;
-	second = fill(rma, lane, pending, with_data);
+	second = fill_lane(rma, lane, pending, with_data);
 	status = hand_over(rma, lane, second);
 	if (status != BATON_PENDING)
 		return status;

@@ -73,7 +73,7 @@ note(struct word *word, enum baton_status status)
 
 /* This rank's part. */
 static void
-look(const struct batoni_rma *rma, const struct baton_window *window,
+describe_own_part(const struct batoni_rma *rma, const struct baton_window *window,
      struct word *word)
 {
 	unsigned forced = batoni_config()->window_path;
@@ -85,7 +85,7 @@ look(const struct batoni_rma *rma, const struct baton_window *window,
 	else if (window->bytes == 0)
 		status = batoni_refuse(BATON_ERR_UNSUPPORTED, "it is empty");
 	else
-		status = ops_of(rma)->look(rma->native, window->base,
+		status = ops_of(rma)->inspect(rma->native, window->base,
 		                           window->bytes, &word->part);
 	note(word, status);
 }
@@ -211,7 +211,7 @@ batoni_native_register(struct batoni_collective *c, struct baton_window *window)
 
 	if (!rma->native)
 		return BATON_OK;
-	look(rma, window, &mine);
+	describe_own_part(rma, window, &mine);
 	/* NULL: the exchange fails on all ranks. */
 	if (!rma->words)
 		rma->words = batoni_alloc((size_t)rma->size, sizeof(mine));

@@ -150,7 +150,7 @@ vmwrite_works(const struct batoni_rma *rma, int peer, const struct batoni_part *
 
 /* ---- direct ---- */
 
-/* The name of the shared memory that contains a part, if it is of this host.  Host and device
+/* The name of the shared memory that contains a part, if it is of this node.  Host and device
  * are taken from this process's own bell, since all memfds of a host are on one device. */
 static bool
 shm_name_of(const struct batoni_part *part, struct batoni_shm_name *name_p)
@@ -359,7 +359,7 @@ direct_works(struct batoni_collective *c, struct baton_window *window,
 		return reaches_device(c, window, told, to);
 	}
 	if (!told->same_host) {
-		to->why = "it is on another host";
+		to->why = "it is on another node";
 		return false;
 	}
 	if (to->device)
@@ -400,7 +400,7 @@ choose_path(struct batoni_collective *c, struct baton_window *window,
 	if (!forced &&
 	    rma->signal_path[told->peer] == BATON_WINDOW_PATH_MESSAGE) {
 		to->why = told->same_host ? "its signals go by message"
-		                          : "it is on another host";
+		                          : "it is on another node";
 		if (window->native)
 			return BATON_WINDOW_PATH_NATIVE;
 		why_not = batoni_native_why_not(rma, window);
@@ -445,13 +445,13 @@ refuse_forced(struct batoni_collective *c, const struct baton_window *window,
 		batoni_object(c, BATON_ERR_UNSUPPORTED,
 		              "BATON_WINDOW_PATH forces direct, which does not "
 		              "reach rank %d (%s): it takes memory of "
-		              "baton_mem_alloc%s on the same host",
+		              "baton_mem_alloc%s on the same node",
 		              peer, to->why,
 		              to->device ? ", or what its device shares," : "");
 	else
 		batoni_object(c, BATON_ERR_UNSUPPORTED,
 		              "BATON_WINDOW_PATH forces vmwrite, which does not "
-		              "reach rank %d: it takes %sthe same host, and the "
+		              "reach rank %d: it takes %sthe same node, and the "
 		              "permission to trace its process",
 		              peer, to->device ? "memory of the host, " : "");
 }

@@ -177,7 +177,7 @@ owner_of(const struct batoni_rma *rma, const struct batoni_transfer *transfer,
 /* Note what carries the data: a native transport, a device; and whether either side is
  * pageable. */
 BATONI_ALWAYS_INLINE void
-look_at_places(const struct batoni_rma *rma,
+check_places(const struct batoni_rma *rma,
                const struct batoni_transfer *transfer, struct batoni_pending *put)
 {
 	const struct batoni_window_peer *part = part_of_peer(transfer, put);
@@ -529,7 +529,7 @@ begin(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 	put->put.bounce = NULL;
 	put->put.lane = NULL;
 	if (has_data(transfer, put))
-		look_at_places(rma, transfer, put);
+		check_places(rma, transfer, put);
 }
 
 enum baton_status

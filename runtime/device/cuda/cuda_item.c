@@ -15,7 +15,7 @@
  * used again only when no stream waits for them, and a place when nothing of ours is left.
  *
  * Where the device cannot wait for a word, a host function waits: then an operation is one
- * host function.  Streams may then hold each other up, as the driver may run one host
+ * host function.  Streams may then hold each other up, as the driver may run one node
  * function at a time.
  *
  * When the trigger is on the stream and the driver refuses the wait, it is asked again, and

@@ -193,7 +193,7 @@ check_end(const struct cuda_gpu *gpu, CUdeviceptr pointer, size_t bytes,
 }
 
 static enum baton_status
-cuda_look(struct batoni_device *device, const void *pointer, size_t bytes,
+cuda_inspect(struct batoni_device *device, const void *pointer, size_t bytes,
           struct batoni_memory_info *memory_p)
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
@@ -431,7 +431,7 @@ const struct batoni_memory_ops batoni_cuda_memory_ops = {
 	.reach = &reach,
 	.blocks = &blocks,
 	.pins = &pins,
-	.look = cuda_look,
+	.inspect = cuda_inspect,
 	.pinned_alloc = cuda_pinned_alloc,
 	.pinned_free = cuda_pinned_free,
 	.copy_start = batoni_cuda_copy_start,

@@ -35,7 +35,7 @@
 #include "thread.h"
 
 #define RESERVE_BYTES ((size_t)64 << 20)
-#define LOOK_NS 1000000u /* between two looks whether a stream has work of ours */
+#define POLL_NS 1000000u /* between two polls whether a stream has work of ours */
 
 /* ---- pinning ---- */
 
@@ -178,7 +178,7 @@ await(struct cuda_block *block, struct batoni_list_node *list, uint64_t until_ns
 	if (!gives_way)
 		batoni_job_await(&block->job, until_ns);
 	while (gives_way && batoni_real_ns() < until_ns &&
-	       !batoni_job_await(&block->job, batoni_real_ns() + LOOK_NS))
+	       !batoni_job_await(&block->job, batoni_real_ns() + POLL_NS))
 		gives_way = batoni_cuda_streams_passed(gpu);
 	pthread_mutex_lock(&gpu->lock);
 	come = batoni_job_finish(&block->job, 0);
@@ -244,7 +244,7 @@ find(struct cuda_gpu *gpu, size_t bytes, bool words)
 }
 
 static enum baton_status
-make(struct cuda_gpu *gpu, size_t bytes, bool words, struct cuda_block **block_p)
+make_block(struct cuda_gpu *gpu, size_t bytes, bool words, struct cuda_block **block_p)
 {
 	struct cuda_block *block = new_block(gpu, bytes, words);
 
@@ -270,7 +270,7 @@ batoni_cuda_block_take(struct cuda_gpu *gpu, size_t bytes, bool words,
 
 	until_ns = batoni_cuda_until(begun_ns, until_ns);
 	if (!block)
-		status = make(gpu, bytes, words, &block);
+		status = make_block(gpu, bytes, words, &block);
 	if (status != BATON_OK)
 		return status;
 	if (!await(block, &gpu->blocks, until_ns, false))

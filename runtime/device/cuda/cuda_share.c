@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device memory between processes of one host, and between the GPUs of one process.
+ * Device memory between processes of one node, and between the GPUs of one process.
  *
  * Memory of virtual memory management (cuMemCreate) is shared by its allocation's handle, exported
  * as a file descriptor, if it was created with that type of handle.  What is named and mapped

@@ -17,7 +17,7 @@
 enum { TO, FROM, LEFT };
 
 static enum baton_status
-host_look(struct batoni_device *device, const void *pointer, size_t bytes,
+host_inspect(struct batoni_device *device, const void *pointer, size_t bytes,
           struct batoni_memory_info *memory_p)
 {
 	(void)device;
@@ -111,7 +111,7 @@ host_health(struct batoni_device *device, struct batoni_fault *fault_p)
 
 const struct batoni_memory_ops batoni_host_memory_ops = {
 	.host_only = true,
-	.look = host_look,
+	.inspect = host_inspect,
 	.pinned_alloc = host_pinned_alloc,
 	.pinned_free = host_pinned_free,
 	.copy_start = host_copy_start,

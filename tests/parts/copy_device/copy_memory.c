@@ -112,7 +112,7 @@ copy_memory_copy(void *to, const void *from, size_t bytes)
 /* ---- the contract ---- */
 
 static enum baton_status
-copy_look(struct batoni_device *device, const void *pointer, size_t bytes,
+copy_inspect(struct batoni_device *device, const void *pointer, size_t bytes,
           struct batoni_memory_info *memory_p)
 {
 	struct block *block;
@@ -215,7 +215,7 @@ copy_health(struct batoni_device *device, struct batoni_fault *fault_p)
 }
 
 const struct batoni_memory_ops copy_memory_ops = {
-	.look = copy_look,
+	.inspect = copy_inspect,
 	.pinned_alloc = copy_pinned_alloc,
 	.pinned_free = copy_pinned_free,
 	.copy_start = copy_start,

@@ -38,7 +38,7 @@ START_TEST(all_memory_is_the_hosts)
 	int here = 0;
 
 	ck_assert(host->host_only);
-	ck_assert_int_eq(host->look(NULL, &here, 1, &memory), BATON_OK);
+	ck_assert_int_eq(host->inspect(NULL, &here, 1, &memory), BATON_OK);
 	ck_assert_int_eq(memory.kind, BATONI_MEMORY_HOST);
 	ck_assert_int_eq(memory.owner, -1);
 	ck_assert_ptr_null(memory.base);
@@ -140,14 +140,14 @@ START_TEST(a_copy_is_all_that_reaches_device_memory)
 	struct batoni_memory_info memory;
 	struct batoni_ticket ticket;
 
-	ck_assert_int_eq(fake->look(device, there + 7, 1, &memory), BATON_OK);
+	ck_assert_int_eq(fake->inspect(device, there + 7, 1, &memory), BATON_OK);
 	ck_assert_int_eq(memory.kind, BATONI_MEMORY_DEVICE);
 	ck_assert_int_eq(memory.owner, 0);
 	ck_assert_ptr_eq(memory.base, there);
 	ck_assert_uint_eq(memory.bytes, MIB + 3);
-	ck_assert_int_eq(fake->look(device, from, 1, &memory), BATON_OK);
+	ck_assert_int_eq(fake->inspect(device, from, 1, &memory), BATON_OK);
 	ck_assert_int_eq(memory.kind, BATONI_MEMORY_HOST);
-	ck_assert_int_eq(fake->look(device, to + 7, 1, &memory), BATON_OK);
+	ck_assert_int_eq(fake->inspect(device, to + 7, 1, &memory), BATON_OK);
 	ck_assert_int_eq(memory.kind, BATONI_MEMORY_REGISTERED);
 	memcpy(pinned, from, MIB + 3);
 	ck_assert_int_eq(fake->copy_start(device, there, pinned, MIB + 3, -1,
@@ -310,7 +310,7 @@ START_TEST(pinned_memory_has_a_budget)
 	ck_assert_int_eq(fake->pinned_alloc(device, 1, 0, &blocks[2]),
 	                 BATON_ERR_NOMEM);
 	ck_assert_uint_eq(fake_memory_pinned(), 8192);
-	ck_assert_int_eq(fake->look(device, (char *)blocks[1] + 1, 1, &memory),
+	ck_assert_int_eq(fake->inspect(device, (char *)blocks[1] + 1, 1, &memory),
 	                 BATON_OK);
 	ck_assert_int_eq(memory.kind, BATONI_MEMORY_REGISTERED);
 	ck_assert_ptr_eq(memory.base, blocks[1]);
@@ -332,8 +332,8 @@ START_TEST(each_call_can_fail_at_the_n_th_time)
 	void *block;
 
 	fake_device_fail_at(FAKE_LOOK, 2, BATON_ERR_CUDA);
-	ck_assert_int_eq(fake->look(device, here, 1, &memory), BATON_OK);
-	ck_assert_int_eq(fake->look(device, here, 1, &memory), BATON_ERR_CUDA);
+	ck_assert_int_eq(fake->inspect(device, here, 1, &memory), BATON_OK);
+	ck_assert_int_eq(fake->inspect(device, here, 1, &memory), BATON_ERR_CUDA);
 	fake_device_fail_at(FAKE_PINNED_ALLOC, 1, BATON_ERR_CUDA);
 	ck_assert_int_eq(fake->pinned_alloc(device, 8, 0, &block), BATON_ERR_CUDA);
 	fake_device_fail_at(FAKE_COPY_START, 1, BATON_ERR_AGAIN);
@@ -383,7 +383,7 @@ use_named(const struct told *told)
 	                       told->shared.bytes, &base) != BATON_OK)
 		return 2;
 	close(fd);
-	if (fake->look(device, (char *)base + 9, 1, &memory) != BATON_OK ||
+	if (fake->inspect(device, (char *)base + 9, 1, &memory) != BATON_OK ||
 	    memory.kind != BATONI_MEMORY_DEVICE || memory.base != base ||
 	    memory.bytes != 5000)
 		return 3;
@@ -399,7 +399,7 @@ use_named(const struct told *told)
 		return 7;
 	wait_for(device, &ticket);
 	fake->sharing->unmap(device, &told->shared.name, base, 5000);
-	if (fake->look(device, base, 1, &memory) != BATON_OK ||
+	if (fake->inspect(device, base, 1, &memory) != BATON_OK ||
 	    memory.kind != BATONI_MEMORY_HOST)
 		return 8;
 	free(from);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What ranks of one host share (segments.h): the areas of pairs, and the agreement on them.  Three
+ * What ranks of one node share (segments.h): the areas of pairs, and the agreement on them.  Three
  * ranks of this process open the side channel's transport by turns; what each writes into its card
  * can be changed on its way to the others.
  */
@@ -204,12 +204,12 @@ START_TEST(areas_need_no_one_sided_layer)
 	open_all(0);
 	assert_shared();
 	for (int i = 0; i < RANKS; i++) {
-		struct batoni_farewell *farewell = peer_of(0, i)->segment;
+		struct batoni_departure *departure = peer_of(0, i)->segment;
 
-		ck_assert_ptr_nonnull(farewell);
-		batoni_farewell_note(farewell, i);
-		farewell = peer_of(i, i)->segment;
-		ck_assert_uint_eq(farewell->after, (uint32_t)i + 1);
+		ck_assert_ptr_nonnull(departure);
+		batoni_departure_blame(departure, i);
+		departure = peer_of(i, i)->segment;
+		ck_assert_uint_eq(departure->after, (uint32_t)i + 1);
 		ck_assert_uint_eq(openings[i].transport->capabilities &
 		                          (BATON_CAP_SIGNALS | BATON_CAP_WINDOWS),
 		                  0);
@@ -239,20 +239,20 @@ START_TEST(puts_by_message_alone_leave_the_areas)
 END_TEST
 
 /* Whether or not puts are to go there. */
-START_TEST(a_farewell_is_read_by_all_ranks)
+START_TEST(a_departure_is_read_by_all_ranks)
 {
 	if (_i)
 		setenv("BATON_WINDOW_PATH", "message", 1);
 	open_all(SEGMENT_BYTES);
 	for (int i = 0; i < RANKS; i++) {
-		atomic_store(&batoni_farewell_of(peer_of(i, i))->away,
+		atomic_store(&batoni_departure_of(peer_of(i, i))->away,
 		             10 + (uint32_t)i);
 		for (int j = 0; j < RANKS; j++) {
-			struct batoni_farewell *farewell =
-				batoni_farewell_of(peer_of(j, i));
+			struct batoni_departure *departure =
+				batoni_departure_of(peer_of(j, i));
 
-			ck_assert_ptr_nonnull(farewell);
-			ck_assert_uint_eq(atomic_load(&farewell->away),
+			ck_assert_ptr_nonnull(departure);
+			ck_assert_uint_eq(atomic_load(&departure->away),
 			                  10 + (uint32_t)i);
 		}
 	}
@@ -330,15 +330,15 @@ static const struct {
 	unsigned apart; /* 1 << rank: these are not near to any other */
 	const char *words;
 } changes[] = {
-	{move_away, 1 << 2, "rank 2 is on another host than rank 0 (or in a container, "
+	{move_away, 1 << 2, "rank 2 is on another node than rank 0 (or in a container, "
                     "which counts as one)"},
-	{move_two_away, 1 << 1 | 1 << 2, "rank 1 is on another host than rank 0 "},
+	{move_two_away, 1 << 1 | 1 << 2, "rank 1 is on another node than rank 0 "},
 	{change_format, 1 << 1, "rank 1 runs another version of Baton than rank 0"},
 	{change_length, 1 << 1, "rank 1 runs another version of Baton than rank 0"},
 	{take_bell, 1 << 2, "the process of rank 2 has no shared memory by which rank 0 "
                     "could wake it"},
 	{hide_memory, 1 << 2, "rank 0 may not map the memory of rank 2, which is on the "
-                      "same host: another user, a container, or "
+                      "same node: another user, a container, or "
                       "a process that may not be dumped"},
 };
 
@@ -361,7 +361,7 @@ refuse_all(const char *words)
 		ck_assert_msg(strncmp(said, words, strlen(words)) == 0 &&
 		                      strstr(said, ": messages without MPI go "
 		                                   "between processes of one "
-		                                   "host; start the program by "
+		                                   "node; start the program by "
 		                                   "mpirun"),
 		              "rank %d: %s", i, said);
 		/* The others are told all of it. */
@@ -487,7 +487,7 @@ main(void)
 	               the_control_is_allocated_and_the_rest_of_an_area_is_not);
 	tcase_add_test(tcase, areas_need_no_one_sided_layer);
 	tcase_add_test(tcase, puts_by_message_alone_leave_the_areas);
-	tcase_add_loop_test(tcase, a_farewell_is_read_by_all_ranks, 0, 2);
+	tcase_add_loop_test(tcase, a_departure_is_read_by_all_ranks, 0, 2);
 	tcase_add_test(tcase, without_areas_there_is_no_further_round);
 	tcase_add_loop_test(tcase, all_ranks_are_refused_alike_where_two_are_not_near,
 	                    0, (int)(sizeof(changes) / sizeof(changes[0])));

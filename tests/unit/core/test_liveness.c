@@ -17,7 +17,7 @@
 enum { MANY = 100, PASSES = 70 };
 
 static struct batoni_peer peers[4];
-static struct batoni_farewell farewells[4];
+static struct batoni_departure departures[4];
 
 /* The process of rank 1 has been killed.  Where the kernel gives no descriptor of it, the rank has
  * said that it leaves. */
@@ -36,7 +36,7 @@ kill_peer(void)
 	ck_assert_int_eq(kill(pid, SIGKILL), 0);
 	ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED), 0);
 	if (peers[1].pidfd < 0)
-		farewells[1].away = 1;
+		departures[1].away = 1;
 }
 
 static void
@@ -50,9 +50,9 @@ setup(void)
 	scripted_init(&transport);
 	comm = scripted_comm(&transport, &options);
 	for (int i = 0; i < 4; i++) {
-		peers[i] = (struct batoni_peer){.segment = &farewells[i],
+		peers[i] = (struct batoni_peer){.segment = &departures[i],
 		                                .pidfd = -1};
-		farewells[i] = (struct batoni_farewell){.away = 0};
+		departures[i] = (struct batoni_departure){.away = 0};
 	}
 	transport.base.peers = peers;
 	kill_peer();
@@ -258,14 +258,14 @@ START_TEST(what_an_aborted_rank_gives_up_breaks_nothing)
 	transport.base.ends_with_a_rank = true;
 	batoni_pidfd_close(peers[1].pidfd);
 	peers[1].pidfd = -1;
-	farewells[1].away = 0;
+	departures[1].away = 0;
 	end_recv(0, BATON_ERR_PEER);
 	scripted_assert_ended(dead, BATON_ERR_PEER);
 	ck_assert_int_eq(baton_comm_status(comm), BATON_OK);
 }
 END_TEST
 
-/* Rank 1 has left, and its process lives.  Nothing is stored into its segment, but its farewell is
+/* Rank 1 has left, and its process lives.  Nothing is stored into its segment, but its departure is
  * mapped. */
 static void
 leave_peer(uint32_t away)
@@ -273,8 +273,8 @@ leave_peer(uint32_t away)
 	batoni_pidfd_close(peers[1].pidfd);
 	peers[1].pidfd = -1;
 	peers[1].segment = NULL;
-	peers[1].farewell = &farewells[1];
-	farewells[1].away = away;
+	peers[1].departure = &departures[1];
+	departures[1].away = away;
 	ck_assert(batoni_peer_is_gone(&peers[1]));
 }
 

@@ -21,7 +21,7 @@ enum near_reach {
 struct near_rank {
 	struct batoni_transport below;
 	struct batoni_peer peers[NEAR_RANKS];
-	struct batoni_farewell segment;
+	struct batoni_departure segment;
 	char *area;
 	struct batoni_transport *transport; /* near's; NULL: closed */
 	struct batoni_host host;

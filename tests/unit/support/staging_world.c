@@ -380,7 +380,7 @@ close_rank(struct world *world, int rank)
 
 		if (!r->buffers[slot])
 			continue;
-		r->device->ops->memory->look(r->device, r->buffers[slot], 1, &info);
+		r->device->ops->memory->inspect(r->device, r->buffers[slot], 1, &info);
 		if (info.kind == BATONI_MEMORY_DEVICE)
 			fake_memory_free(r->buffers[slot]);
 		else

@@ -533,7 +533,7 @@ START_TEST(wait_for_a_process_that_is_gone_ends_in_peer)
 	batoni_wait_place(&world.rma, &world.transfers[2]);
 	for (uint32_t slot = 0; slot < 3; slot++)
 		ck_assert_int_eq(issue(slot), BATON_PENDING);
-	world.rma.peers_looked_ns = 0;
+	world.rma.peers_checked_ns = 0;
 	ck_assert_uint_eq(test(), 1);
 	assert_ended(&world, 0, BATON_ERR_PEER);
 	signal_from(&world, 1, 1, 0);
@@ -552,7 +552,7 @@ END_TEST
 START_TEST(wait_for_a_process_that_is_known_to_be_gone_ends_at_the_first_look)
 {
 	world.peers[2].gone = true;
-	world.rma.peers_looked_ns = UINT64_MAX / 2; /* no check is due */
+	world.rma.peers_checked_ns = UINT64_MAX / 2; /* no check is due */
 	signal_from(&world, 2, 0, 0);
 	place(0, 1, 2);
 	place(1, 1, 2);
@@ -573,9 +573,9 @@ END_TEST
 static void
 leave_streams(int peer)
 {
-	struct batoni_farewell *farewell = world.peers[peer].segment;
+	struct batoni_departure *departure = world.peers[peer].segment;
 
-	atomic_store(&farewell->away, 1);
+	atomic_store(&departure->away, 1);
 	world.peers[peer].streams_here = true;
 	world.peers[peer].within = false;
 }
@@ -591,20 +591,20 @@ START_TEST(wait_for_streams_of_a_process_that_is_gone_has_a_second_look)
 	}
 	for (int i = 0; i < 2; i++) {
 		/* The second look is the first check. */
-		world.rma.peers_looked_ns = i == 0 ? UINT64_MAX / 2 : 0;
+		world.rma.peers_checked_ns = i == 0 ? UINT64_MAX / 2 : 0;
 		ck_assert_uint_eq(test(), 0);
 	}
 	/* A stream goes on. */
 	signal_from(&world, 2, 0, 0);
-	world.rma.peers_looked_ns = UINT64_MAX / 2;
+	world.rma.peers_checked_ns = UINT64_MAX / 2;
 	ck_assert_uint_eq(test(), 1);
 	assert_ended(&world, 0, BATON_OK);
-	world.rma.peers_looked_ns = 0;
+	world.rma.peers_checked_ns = 0;
 	ck_assert_uint_eq(test(), 1);
 	assert_ended(&world, 1, BATON_ERR_PEER);
 	/* It has been gone for long. */
 	world.peers[2].silent = true;
-	world.rma.peers_looked_ns = UINT64_MAX / 2;
+	world.rma.peers_checked_ns = UINT64_MAX / 2;
 	place(2, 1, 2);
 	ck_assert_int_eq(issue(2), BATON_PENDING);
 	ck_assert_uint_eq(test(), 1);
@@ -623,14 +623,14 @@ START_TEST(each_source_that_is_gone_has_a_second_look)
 	describe(0, 2, descs);
 	batoni_wait_place(&world.rma, &world.transfers[0]);
 	ck_assert_int_eq(issue(0), BATON_PENDING);
-	world.rma.peers_looked_ns = 0;
+	world.rma.peers_checked_ns = 0;
 	ck_assert_uint_eq(test(), 0);
 	/* Its streams have gone on; now the other one goes. */
 	signal_from(&world, 1, 0, 0);
 	leave_streams(2);
-	world.rma.peers_looked_ns = 0;
+	world.rma.peers_checked_ns = 0;
 	ck_assert_uint_eq(test(), 0);
-	world.rma.peers_looked_ns = 0;
+	world.rma.peers_checked_ns = 0;
 	ck_assert_uint_eq(test(), 1);
 	assert_ended(&world, 0, BATON_ERR_PEER);
 	assert_over();
@@ -666,7 +666,7 @@ START_TEST(a_second_look_is_the_next_check)
 	describe(0, 2, descs);
 	batoni_wait_place(&world.rma, &world.transfers[0]);
 	ck_assert_int_eq(issue(0), BATON_PENDING);
-	world.rma.peers_looked_ns = 0;
+	world.rma.peers_checked_ns = 0;
 	signals_meanwhile = 1;
 	ck_assert_uint_eq(test(), 0);
 	ck_assert_int_eq(signals_meanwhile, -1);

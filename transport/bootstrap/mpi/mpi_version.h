@@ -7,7 +7,7 @@
 
 /* Ranks with different versions refuse each other at creation.  The version changes with
  * the format of what travels: raw messages, headers, bodies, grants, records and cards of creation,
- * terms, farewells, and the one-sided layer's messages.  The terms that contain it at creation have
+ * terms, leave messages, and the one-sided layer's messages.  The terms that contain it at creation have
  * the same format in all versions. */
 #define BATONI_MPI_WIRE_VERSION UINT32_C(16)
 

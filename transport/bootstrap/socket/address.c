@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Addresses and sockets of the side channel.  Which address of this host others are given:
+ * Addresses and sockets of the side channel.  Which address of this node others are given:
  * that of BATON_INTERFACE, which names an interface or is an address; else the first of the
  * best kind, of an interface that is up:
  *   1. IPv4, 2. IPv6 (not of one link only), of an interface other than these:
  *   3. bridges and ends of containers and virtual machines (docker0, virbr0, veth..., br-...,
- *      cni0, podman0), where other hosts do not come;
- *   4. loopback, which serves the processes of this host.
+ *      cni0, podman0), where other nodes do not come;
+ *   4. loopback, which serves the processes of this node.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -215,7 +215,7 @@ batoni_tcp_check_interface(const char *call)
 	return batoni_refuse(BATON_ERR_INVALID,
 	                     "%s: BATON_INTERFACE is \"%.64s\" in the environment, "
 	                     "which is no interface that is up, nor an address of "
-	                     "this host; there are: %s",
+	                     "this node; there are: %s",
 	                     call, name, *text ? text : "none");
 }
 

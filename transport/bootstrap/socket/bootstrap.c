@@ -9,7 +9,7 @@
  * The world.  RANK and WORLD_SIZE, which launchers set (torchrun, Kubernetes' training
  * operators), say which rank of how many this process is.  Rank 0 listens at BATON_PORT: on
  * the interface that BATON_INTERFACE names, else at MASTER_ADDR if that is an address of its
- * host, else on all; the others connect to MASTER_ADDR.  The secret is BATON_SECRET.
+ * node, else on all; the others connect to MASTER_ADDR.  The secret is BATON_SECRET.
  * MASTER_PORT is another library's.  Creations follow each other on the same port: the
  * listener is closed before anybody is told to go on, and a rank that comes too early tries again.
  *
@@ -256,7 +256,7 @@ leads_elsewhere(const struct batoni_side_address *address)
 	       strspn(host, "0123456789.:") != strlen(host);
 }
 
-/* Where BATON_INTERFACE says; else at an address of MASTER_ADDR that is one of this host's;
+/* Where BATON_INTERFACE says; else at an address of MASTER_ADDR that is one of this node's;
  * else everywhere: a name that leads here by another way. */
 static int
 listen_at(const struct job *job, int *fd_p)

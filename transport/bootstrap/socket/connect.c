@@ -271,7 +271,7 @@ refuse(const struct attempt *attempt, int64_t timeout_ns)
 	                             ? BATON_ERR_TIMEOUT
 	                             : BATON_ERR_PEER,
 	                     "rank %d cannot connect to %s: %s (has its process "
-	                     "ended, or is the id spent? may this host reach it? "
+	                     "ended, or is the id spent? may this node reach it? "
 	                     "BATON_INTERFACE names another interface to listen "
 	                     "on)",
 	                     rank, attempt->at, strerror(attempt->error));

@@ -433,7 +433,7 @@ hub_main(void *argument)
 }
 
 static enum baton_status
-fill(struct hub *hub, const int fds[], const bool local[])
+init_spokes(struct hub *hub, const int fds[], const bool local[])
 {
 	for (int rank = 0; rank < hub->size; rank++) {
 		struct spoke *spoke = &hub->spokes[rank];
@@ -476,7 +476,7 @@ batoni_tcp_hub_start(int size, int home, const int fds[], const bool local[])
 	hub->spokes = batoni_alloc((size_t)size, sizeof(*hub->spokes));
 	if (hub->spokes)
 		status = hub->epoll < 0 ? BATON_ERR_SYSTEM
-		                        : fill(hub, fds, local);
+		                        : init_spokes(hub, fds, local);
 	atomic_fetch_add(&running, 1);
 	if (status == BATON_OK &&
 	    batoni_thread_start(&thread, hub_main, hub) == 0) {

@@ -4,7 +4,7 @@
  * the transport takes over.
  *
  * What a communicator moves has to go by the device's own transport, or through memory that the
- * ranks share (near), which lies over this one: plans of another transport are refused here.
+ * ranks share (near), which is layered on this one: plans of another transport are refused here.
  */
 #include "config.h"
 #include "log.h"
@@ -93,7 +93,7 @@ step(struct batoni_opening *opening, const struct batoni_cards *cards)
 		return begin(opening);
 	status = batoni_segments_step(&tcp->segments, &tcp->base, opening,
 	                              cards, "messages without MPI go between "
-	                              "processes of one host; start the program "
+	                              "processes of one node; start the program "
 	                              "by mpirun");
 	if (status != BATON_OK)
 		return status;

@@ -106,7 +106,7 @@ add(struct sha256 *sha, const void *text, size_t bytes)
 }
 
 static void
-end(struct sha256 *sha, unsigned char digest[BATONI_TCP_PROOF_BYTES])
+sha256_finish(struct sha256 *sha, unsigned char digest[BATONI_TCP_PROOF_BYTES])
 {
 	const uint64_t bits = sha->bytes * 8;
 	const unsigned char one = 0x80, zero = 0;
@@ -148,14 +148,14 @@ batoni_tcp_hmac(const void *key, size_t key_bytes, const void *text,
 	} else {
 		begin(&sha);
 		add(&sha, key, key_bytes);
-		end(&sha, padded);
+		sha256_finish(&sha, padded);
 	}
 	begin_keyed(&sha, padded, 0x36);
 	add(&sha, text, bytes);
-	end(&sha, proof);
+	sha256_finish(&sha, proof);
 	begin_keyed(&sha, padded, 0x5c);
 	add(&sha, proof, BATONI_TCP_PROOF_BYTES);
-	end(&sha, proof);
+	sha256_finish(&sha, proof);
 }
 
 bool

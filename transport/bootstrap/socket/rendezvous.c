@@ -343,7 +343,7 @@ hear_hello(struct batoni_rendezvous *rendezvous, struct applicant *applicant)
 	if (reply.answer == BATONI_TCP_PROVE) {
 		if (!batoni_tcp_random(applicant->challenge,
 		                       sizeof(applicant->challenge))) {
-			drop(rendezvous, applicant, "this host has no random numbers");
+			drop(rendezvous, applicant, "this node has no random numbers");
 			return;
 		}
 		memcpy(reply.challenge, applicant->challenge,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The side channel's transport: one rank's end of the star (tcp.h).  Near or a native transport lies
- * over it and uses `exchange`, `leave`, `close`, and may use its small messages; the program's
+ * The side channel's transport: one rank's end of the star (tcp.h).  Near or a native transport is
+ * layered on it and uses `exchange`, `leave`, `close`, and may use its small messages; the program's
  * data does not go here.
  *
  * Threads: the driver alone, as for every transport.  Each slot that may block elsewhere
@@ -14,13 +14,14 @@
  *
  * Messages: message.c.
  *
- * Its load counts one in flight, always: the link itself, at whose end somebody has died.
- * That is standing too: no reason to look unless something else is in flight.  Whoever lies
- * over it calls `test` for that.
+ * Its load counts one in flight, always: the link itself, whose end means that a process has died.
+ * That is standing too: it needs no poll unless something else is in flight.  The upper
+ * transport calls `test` for that.
  *
  * Ends.  GONE of a rank, and the end of the link (the hub's process has died, or the network
  * is silent: keepalive), break the channel: host->broken with PEER, and a sentence that names
- * the rank, or the one that it has told to be gone before it.  LEFT does not: the rank has left in order, and only exchanges are impossible then.
+ * the rank, or the one that it has told to be gone before it.  LEFT does not: the rank has left in order, and only
+ * exchanges are impossible then.
  * Nor does the end of the link once all have left, since the hub's process may exit then.
  */
 #include <limits.h>
@@ -76,7 +77,7 @@ reason_of(uint32_t status)
 	case BATONI_TCP_NO_MEMORY:
 		return "the side channel has no memory for it";
 	case BATONI_TCP_LOST:
-		return "its host does not answer any more";
+		return "its node does not answer any more";
 	default:
 		return "its process has ended, or has closed its connection";
 	}
@@ -98,7 +99,7 @@ hear_gone(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 	else
 		snprintf(why, sizeof(why), "rank %u is gone: %s", first,
 		         reason_of(record->status));
-	batoni_farewell_note(tcp->segments.segment.base, (int)first);
+	batoni_departure_blame(tcp->segments.segment.base, (int)first);
 	batoni_tcp_break(tcp, why);
 }
 
@@ -106,9 +107,9 @@ hear_gone(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 static uint32_t
 first_gone(const struct batoni_tcp *tcp)
 {
-	struct batoni_farewell *farewell = tcp->segments.segment.base;
+	struct batoni_departure *departure = tcp->segments.segment.base;
 
-	return farewell ? atomic_load(&farewell->after) : 0;
+	return departure ? atomic_load(&departure->after) : 0;
 }
 
 static void
@@ -356,7 +357,7 @@ tcp_close(struct batoni_transport *transport, bool aborted)
 
 static const struct batoni_transport_ops tcp_ops = {
 	.name = "tcp",
-	.id = BATON_TRANSPORT_AUTO, /* programs see what lies over it */
+	.id = BATON_TRANSPORT_AUTO, /* programs see the upper transport */
 	.exchanging = &(const struct batoni_exchanging_ops){.exchange = tcp_exchange},
 	.leave = tcp_leave,
 	.close = tcp_close,

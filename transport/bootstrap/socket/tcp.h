@@ -182,11 +182,11 @@ void batoni_tcp_address_from(const struct sockaddr *from,
                              struct batoni_side_address *address);
 void batoni_tcp_address_text(const struct batoni_side_address *address, char *text,
                              size_t size);
-/* The address of this host that others are given: of the interface, or the address, that
+/* The address of this node that others are given: of the interface, or the address, that
  * BATON_INTERFACE names, or the best.  0, or an errno code. */
 int batoni_tcp_address_choose(struct batoni_side_address *address_p);
 /* After a listen that failed.  OK: BATON_INTERFACE is not the reason; INVALID: it names what this
- * host has not, and batoni_refuse has said so, and what there is. */
+ * node has not, and batoni_refuse has said so, and what there is. */
 enum baton_status batoni_tcp_check_interface(const char *call);
 /* family 0: of every interface.  Port 0: any; *address is filled in.  *fd_p, or an errno
  * code. */

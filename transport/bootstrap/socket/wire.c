@@ -26,7 +26,7 @@ put64(unsigned char *at, uint64_t value)
 }
 
 static unsigned char *
-put(unsigned char *at, const void *bytes, size_t n)
+write_bytes(unsigned char *at, const void *bytes, size_t n)
 {
 	memcpy(at, bytes, n);
 	return at + n;
@@ -70,14 +70,14 @@ void
 batoni_tcp_hello_encode(const struct batoni_tcp_hello *hello,
                         unsigned char bytes[BATONI_TCP_HELLO_BYTES])
 {
-	unsigned char *at = put(bytes, magic, sizeof(magic));
+	unsigned char *at = write_bytes(bytes, magic, sizeof(magic));
 
 	at = put32(at, hello->version);
 	at = put32(at, hello->rank);
 	at = put32(at, hello->size);
 	at = put32(at, 0);
-	at = put(at, hello->nonce, sizeof(hello->nonce));
-	put(at, hello->challenge, sizeof(hello->challenge));
+	at = write_bytes(at, hello->nonce, sizeof(hello->nonce));
+	write_bytes(at, hello->challenge, sizeof(hello->challenge));
 }
 
 bool
@@ -105,12 +105,12 @@ void
 batoni_tcp_reply_encode(const struct batoni_tcp_reply *reply,
                         unsigned char bytes[BATONI_TCP_REPLY_BYTES])
 {
-	unsigned char *at = put(bytes, magic, sizeof(magic));
+	unsigned char *at = write_bytes(bytes, magic, sizeof(magic));
 
 	at = put32(at, reply->version);
 	at = put32(at, reply->answer);
-	at = put(at, reply->challenge, sizeof(reply->challenge));
-	put(at, reply->proof, sizeof(reply->proof));
+	at = write_bytes(at, reply->challenge, sizeof(reply->challenge));
+	write_bytes(at, reply->proof, sizeof(reply->proof));
 }
 
 bool
@@ -135,10 +135,10 @@ batoni_tcp_verdict_encode(const struct batoni_tcp_verdict *verdict,
 	unsigned char *at;
 
 	memset(bytes, 0, BATONI_TCP_VERDICT_BYTES);
-	at = put(bytes, magic, sizeof(magic));
+	at = write_bytes(bytes, magic, sizeof(magic));
 	at = put32(at, verdict->word);
 	at = put32(at, (uint32_t)verdict->status);
-	put(at, verdict->why, strnlen(verdict->why, sizeof(verdict->why) - 1));
+	write_bytes(at, verdict->why, strnlen(verdict->why, sizeof(verdict->why) - 1));
 }
 
 /* Is it a status that a creation may end in? */

@@ -132,7 +132,7 @@ START_TEST(a_block_is_an_allocation_that_can_be_exported)
 	ck_assert_uint_eq(properties.type, BATONI_CU_ALLOCATION_PINNED);
 	ck_assert_uint_eq(properties.requestedHandleTypes, BATONI_CU_HANDLE_FD);
 	ck_assert_uint_eq(properties.allocFlags.gpuDirectRDMACapable, 1);
-	baton_ok(memory_ops->look(device, (char *)block + 5, 1, &info));
+	baton_ok(memory_ops->inspect(device, (char *)block + 5, 1, &info));
 	ck_assert_int_eq(info.kind, BATONI_MEMORY_DEVICE);
 	ck_assert_int_eq(info.owner, 0);
 	memory_ops->blocks->block_free(device, block);

@@ -1920,8 +1920,8 @@ START_TEST(an_mpi_with_too_few_tags_is_refused)
 	ck_assert_int_le(mpi->granted_tag + 32000, mpi->release_tag);
 	ck_assert_int_le(mpi->release_tag + (int)BATONI_MPI_SEGMENTS,
 	                 mpi->grant_tag);
-	ck_assert_int_lt(mpi->grant_tag, mpi->farewell_tag);
-	ck_assert_int_lt(mpi->farewell_tag, (int)least);
+	ck_assert_int_lt(mpi->grant_tag, mpi->leave_tag);
+	ck_assert_int_lt(mpi->leave_tag, (int)least);
 	batoni_mpi_free(mpi);
 	close_world();
 }
@@ -2354,7 +2354,7 @@ START_TEST(engine_is_told_which_call_of_a_collective_step_has_failed)
 }
 END_TEST
 
-/* The other rank receives no farewell. */
+/* The other rank receives no leave message. */
 START_TEST(an_aborted_close_stops_clearing)
 {
 	long blocks = batoni_mem_blocks();

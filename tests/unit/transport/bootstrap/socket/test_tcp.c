@@ -64,7 +64,7 @@ make_ranks(int raw)
 	const struct batoni_transport_config config = {
 		.slots = SLOTS,
 		.slots_most = SLOTS,
-		.segment_bytes = BATONI_FAREWELL_BYTES,
+		.segment_bytes = BATONI_DEPARTURE_BYTES,
 	};
 
 	start_hub(RANKS, 1, fds);
@@ -485,8 +485,8 @@ START_TEST(one_that_leaves_after_a_death_names_the_first)
 {
 	make_ranks(-1);
 	/* As the engine does that has seen a process end. */
-	batoni_farewell_note(ranks[2].tcp->segments.segment.base, 1);
-	batoni_farewell_note(ranks[2].tcp->segments.segment.base, 0);
+	batoni_departure_blame(ranks[2].tcp->segments.segment.base, 1);
+	batoni_departure_blame(ranks[2].tcp->segments.segment.base, 0);
 	close_rank(2, true);
 	await_broken(0, "rank 1 is gone, and then rank 2 left: it has destroyed");
 	await_broken(1, "rank 2 is gone: it has destroyed");
@@ -496,7 +496,7 @@ START_TEST(one_that_leaves_after_a_death_names_the_first)
 	close_rank(1, true);
 	await_broken(0, "rank 1 is gone");
 	ck_assert_uint_eq(
-		((struct batoni_farewell *)ranks[0].tcp->segments.segment.base)->after,
+		((struct batoni_departure *)ranks[0].tcp->segments.segment.base)->after,
 		1 + 1);
 	abort_ranks();
 }

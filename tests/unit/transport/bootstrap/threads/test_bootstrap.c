@@ -396,7 +396,7 @@ assert_unopened(struct batoni_bootstrap *bootstrap, enum baton_status status,
 		.bootstrap = bootstrap,
 		.config = {.slots = 4,
 		           .slots_most = 4,
-		           .segment_bytes = BATONI_FAREWELL_BYTES},
+		           .segment_bytes = BATONI_DEPARTURE_BYTES},
 	};
 
 	ck_assert_int_eq(batoni_opening_tcp_ops.step(&opening, NULL), status);
