@@ -70,6 +70,7 @@ fill(struct file *file, int rank)
 	file->header.ticks_per_second = 1000000000;
 	file->header.first.ticks = 1000;
 	file->header.kinds = table(offsetof(struct file, kinds), 8, KINDS);
+	file->header.paths = table(sizeof(*file), 64, 0);
 	file->header.modules = table(sizeof(*file), 320, 0);
 	file->header.rounds = table(sizeof(*file), 32, 0);
 	file->header.counters = table(offsetof(struct file, counters),

@@ -83,9 +83,9 @@ static json_t *
 arguments_of(const struct trace_op *op)
 {
 	return json_pack(
-		"{si si si si sI ss so so so so ss}", "rank", op->of->rank,
+		"{si si si si sI ss ss so so so so ss}", "rank", op->of->rank,
 		"peer", op->peer, "tag", op->tag, "context", op->context,
-		"bytes", (json_int_t)(op->bytes & INT64_MAX), "status",
+		"bytes", (json_int_t)(op->bytes & INT64_MAX), "path", trace_path(op), "status",
 		op->status == BATON_PENDING
 			? "it has not ended"
 			: baton_status_name((enum baton_status)op->status),

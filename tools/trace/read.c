@@ -100,7 +100,8 @@ check_tables(const struct decoder *d)
 {
 	const struct baton_trace_header *header = &d->rank->header;
 
-	if (!is_within(d, &header->kinds) || !is_within(d, &header->modules) ||
+	if (!is_within(d, &header->kinds) || !is_within(d, &header->paths) ||
+	    !is_within(d, &header->modules) ||
 	    !is_within(d, &header->rounds) || !is_within(d, &header->counters) ||
 	    !is_within(d, &header->operations))
 		return "is shorter than its tables: it was cut off";
@@ -182,16 +183,13 @@ static void
 name_site(const struct decoder *d, const struct baton_trace_operation *from,
           char *site, size_t size)
 {
-	struct baton_trace_module module;
-	const char *name;
+	const char *path, *name;
 
-	if (from->module == 0 ||
-	    !entry(d, &d->rank->header.modules, from->module - 1u, &module,
-	           sizeof(module)))
+	if (from->module == 0 || from->module > d->rank->modules_count)
 		return;
-	make_printable(module.path, sizeof(module.path));
-	name = strrchr(module.path, '/');
-	snprintf(site, size, "%.56s+0x%llx", name ? name + 1 : module.path,
+	path = d->rank->modules[from->module - 1].path;
+	name = strrchr(path, '/');
+	snprintf(site, size, "%.56s+0x%llx", name ? name + 1 : path,
 	         (unsigned long long)from->offset);
 }
 
@@ -225,6 +223,7 @@ read_operation(const struct decoder *d, const struct baton_trace_operation *from
 		.tag = from->tag >= 0 ? from->tag : from->signal,
 		.context = from->context,
 		.flags = from->flags,
+		.path = from->path,
 		.bytes = ended ? from->done_bytes : from->bytes,
 		.units = 1,
 		.order = from->serial,
@@ -432,6 +431,36 @@ read_rounds(const struct decoder *d)
 	}
 }
 
+/* ---- names ---- */
+
+static void
+read_names(const struct decoder *d)
+{
+	const struct baton_trace_header *header = &d->rank->header;
+	struct trace_rank *rank = d->rank;
+	uint32_t paths = header->paths.count, modules = header->modules.count;
+
+	paths = header->paths_known < paths ? header->paths_known : paths;
+	modules = header->modules_known < modules ? header->modules_known : modules;
+	rank->paths = trace_alloc(paths, sizeof(rank->paths[0]));
+	rank->modules = trace_alloc(modules, sizeof(rank->modules[0]));
+	for (uint32_t i = 0; i < paths; i++) {
+		struct baton_trace_path *path = &rank->paths[rank->paths_count++];
+
+		entry(d, &header->paths, i, path, sizeof(*path));
+		make_printable(path->name, sizeof(path->name));
+	}
+	for (uint32_t i = 0; i < modules; i++) {
+		struct baton_trace_module *module =
+			&rank->modules[rank->modules_count++];
+
+		entry(d, &header->modules, i, module, sizeof(*module));
+		make_printable(module->path, sizeof(module->path));
+		if (module->build_id_bytes > sizeof(module->build_id))
+			module->build_id_bytes = 0;
+	}
+}
+
 const char *
 trace_decode(struct trace_rank *rank, const unsigned char *bytes, size_t size,
              size_t *damaged_p)
@@ -445,6 +474,7 @@ trace_decode(struct trace_rank *rank, const unsigned char *bytes, size_t size,
 	if (why)
 		return why;
 	rank->rank = rank->header.rank;
+	read_names(&d);
 	*damaged_p = collect(&d);
 	read_operations(&d);
 	free(d.entries);
@@ -460,4 +490,6 @@ trace_rank_fini(struct trace_rank *rank)
 	free(rank->terms);
 	free(rank->queues);
 	free(rank->rounds);
+	free(rank->paths);
+	free(rank->modules);
 }

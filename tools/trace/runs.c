@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <baton.h>
+
 bool
 trace_same_process(const struct trace_rank *a, const struct trace_rank *b)
 {
@@ -229,6 +231,11 @@ tell_of_rank(struct trace *trace, const struct trace_rank *rank)
 		            "in the ring, which has room for %u; counters "
 		            "still count them",
 		            rank->file, rank->lost, header->operations.count);
+	if (header->status != BATON_OK)
+		trace_check(trace, "%s: the communicator ended in %s: %s",
+		            rank->file,
+		            baton_status_name((enum baton_status)header->status),
+		            header->why);
 	if (header->counters_missed > 0)
 		trace_check(trace,
 		            "%s: %" PRIu64 " operations had peers and tags for which "

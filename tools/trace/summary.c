@@ -242,6 +242,24 @@ rank_report(const struct summary *s, size_t i)
 }
 
 static json_t *
+modules_report(const struct trace_rank *rank)
+{
+	json_t *modules = json_array();
+
+	for (size_t i = 0; i < rank->modules_count; i++) {
+		const struct baton_trace_module *module = &rank->modules[i];
+		char id[2 * sizeof(module->build_id) + 1] = "";
+
+		for (uint32_t k = 0; k < module->build_id_bytes; k++)
+			snprintf(id + 2 * k, 3, "%02x", module->build_id[k]);
+		json_array_append_new(modules,
+		                      json_pack("{ss ss}", "path", module->path,
+		                                "build_id", id));
+	}
+	return modules;
+}
+
+static json_t *
 file_report(const struct trace_rank *rank)
 {
 	const struct baton_trace_header *header = &rank->header;
@@ -249,7 +267,7 @@ file_report(const struct trace_rank *rank)
 
 	snprintf(id, sizeof(id), "%016" PRIx64, header->communicator);
 	return json_pack(
-		"{ss ss si si ss si ss ss ss sb sb ss ss sI so sI sI}", "file",
+		"{ss ss si si ss si ss ss ss sb sb ss ss sI so sI sI so}", "file",
 		rank->file, "communicator", id, "rank", rank->rank, "ranks",
 		header->size, "host", header->host, "process", header->pid,
 		"program", header->program, "transport", header->transport, "device",
@@ -260,7 +278,7 @@ file_report(const struct trace_rank *rank)
 		"clock_error_ns",
 		rank->error_ns < 0 ? json_null() : json_integer(rank->error_ns),
 		"operations", (json_int_t)rank->ops_count, "overwritten",
-		(json_int_t)(rank->lost & INT64_MAX));
+		(json_int_t)(rank->lost & INT64_MAX), "modules", modules_report(rank));
 }
 
 static json_t *

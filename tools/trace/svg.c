@@ -165,6 +165,10 @@ put_title(const struct drawing *d, const struct trace_op *op, size_t others)
 	else if (op->status != BATON_OK)
 		fprintf(d->file, "; %s",
 		        baton_status_name((enum baton_status)op->status));
+	if (trace_path(op)[0] != '\0') {
+		fprintf(d->file, "; by ");
+		put_text(d->file, trace_path(op));
+	}
 	if (op->site[0] != '\0') {
 		fprintf(d->file, "; called at ");
 		put_text(d->file, op->site);

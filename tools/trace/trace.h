@@ -51,6 +51,7 @@ struct trace_op {
 	int tag;     /* of a message, or the index of a signal; -1 */
 	int context; /* of a signal or put; -1 */
 	unsigned flags;  /* BATON_TRACE_* */
+	unsigned path;   /* what carried it: trace_path */
 	uint64_t bytes;  /* moved, or to be moved */
 	uint64_t units;  /* of a signal; of others 1 */
 	uint64_t order;  /* of the calls of its rank, from 1 */
@@ -97,6 +98,10 @@ struct trace_rank {
 	size_t queues_count;
 	struct baton_trace_round *rounds;
 	size_t rounds_count;
+	struct baton_trace_path *paths; /* their names are printable, and have an end; so below */
+	size_t paths_count;
+	struct baton_trace_module *modules;
+	size_t modules_count;
 	/* clock.c */
 	int64_t offset_ns, error_ns; /* error_ns -1: not known */
 	int64_t first, last;         /* stamps */
@@ -199,6 +204,8 @@ int64_t trace_moving(const struct trace *trace, const struct trace_op *op);
 
 /* "send", "recv", ..., "function". */
 const char *trace_kind(int kind);
+/* "near"; "" where nothing carried it, or it is not known. */
+const char *trace_path(const struct trace_op *op);
 /* "receive of tag 7 from rank 0". */
 void trace_what(const struct trace_op *op, char *text, size_t size);
 /* "12.3 us" */

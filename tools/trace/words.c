@@ -43,6 +43,12 @@ trace_kind(int kind)
 	}
 }
 
+const char *
+trace_path(const struct trace_op *op)
+{
+	return op->path < op->of->paths_count ? op->of->paths[op->path].name : "";
+}
+
 static void
 name_peer(int peer, const char *none, char *text, size_t size)
 {
