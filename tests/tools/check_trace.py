@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""check_trace.py --baton FILE CASE
+"""check_trace.py --baton FILE [--hang FILE] CASE
 
-Run `baton trace` over files that tracefile.py writes, and look at what it says and draws.  CASE is one
-of the functions check_* below.
+Run `baton trace` over files that tracefile.py writes, or that a program leaves which hangs (hang.c), and
+look at what it says and draws.  CASE is one of the functions check_* below.
 """
 import argparse
 import json
+import os
 import pathlib
 import random
+import socket
+import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree
@@ -216,6 +219,12 @@ def check_wrapped(tool):
     require('the first 240 operations were overwritten' in sentences(report), report)
     require('before they were sent' not in sentences(report), report)
 
+    # Where failed ones are among the lost, nobody knows which of them kept their place.
+    counters0[0] = t.counter(t.SEND, 1, 5, 101, 100, failed=1)
+    folder = Folder(tool).add(t.make(0, 2, first[-60:], room=60, counters=counters0))
+    folder.add(t.make(1, 2, second[-64:], room=64, counters=counters1))
+    require(folder.report()['matched']['messages'] == 20, 'messages without numbers')
+
 
 def check_clocks(tool):
     """Stamps of two hosts are joined by what both did together, within the error that is stated."""
@@ -370,6 +379,74 @@ def check_hostile(tool):
             require('Sanitizer' not in err and 'runtime error' not in err, err)
 
 
+# What each mistake of hang.c is to be told of: the kind of the reason, its ranks, and words of its sentence.
+MISTAKES = {
+    'circle': ('circle', [0, 2, 1], 'rank 2 has called the send, but its stream is not past the receive '
+               'of tag 4 from rank 1'),
+    'tag': ('absent', [2, 0], 'rank 2 waits in its receive of tag 7 from rank 0: '
+            'rank 0 has sent tag 6 twice and tag 7 never'),
+    'signal': ('absent', [1, 0], 'rank 0 has given signal 3 once, and this is the wait for its unit 2'),
+}
+
+
+def require_reason(mistake, moment):
+    kind, ranks, words = MISTAKES[mistake]
+    found = [reason for reason in moment['reasons'] if reason['kind'] == kind and
+             reason['ranks'] == ranks and words in reason['sentence']]
+    require(len(found) == 1, f'{mistake}: {moment}')
+    for waiting in moment['waiting']:
+        require(waiting['site'].startswith('hang+0x'), waiting)
+
+
+def start_ranks(program, mistake, end, folder):
+    """Three processes without MPI, all of which hang when this returns."""
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        port = free.getsockname()[1]
+    ranks = [subprocess.Popen([program, mistake, end], text=True, stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE,
+                              env=dict(os.environ, RANK=str(rank), WORLD_SIZE='3',
+                                       LOCAL_RANK=str(rank), MASTER_ADDR='127.0.0.1',
+                                       BATON_PORT=str(port), BATON_TRACE=str(folder),
+                                       BATON_SECRET='sixteen_letters_or_more'))
+             for rank in range(3)]
+    for rank, process in enumerate(ranks):
+        line = process.stdout.readline()
+        require(line == f'rank {rank} hangs\n', line)
+    return ranks
+
+
+def check_killed(tool):
+    """Of processes that hang: while they run, and when nothing but their files is left of them."""
+    for mistake in MISTAKES:
+        folder = Folder(tool)
+        ranks = start_ranks(tool.hang, mistake, 'pause', folder.path)
+        try:
+            report = folder.report('--hang', status=1)
+            require('3 of 3 ranks still run' in sentences(report), report)
+            require_reason(mistake, report['moments'][-1])
+        finally:
+            for process in ranks:
+                process.kill()
+                process.communicate()
+        report = folder.report('--hang', status=1)
+        require('3 of 3 ranks have ended without destroying it' in sentences(report), report)
+        require(report['moments'][-1]['when'] == 'end', report)
+        require_reason(mistake, report['moments'][-1])
+
+
+def check_ended(tool):
+    """Of ranks that are threads, and whose operations ended early, or not at all."""
+    for end, when in (('deadline', 'deadline'), ('abort', 'break'), ('leave', 'end')):
+        for mistake in MISTAKES:
+            folder = Folder(tool)
+            subprocess.run([tool.hang, mistake, end], check=True, timeout=60,
+                           env=dict(os.environ, BATON_TRACE=str(folder.path)))
+            moment = folder.report('--hang', status=1)['moments'][0]
+            require(moment['when'] == when, moment)
+            require_reason(mistake, moment)
+
+
 def check_bad_arguments(tool):
     for arguments, words in ((('.', '--from=-1'), '--from takes milliseconds, 0 or more, not "-1"'),
                              (('.', '--from=x'), 'not "x"'),
@@ -384,10 +461,13 @@ def check_bad_arguments(tool):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument('--baton', required=True)
+    parser.add_argument('--hang')
     parser.add_argument('case')
     arguments = parser.parse_args()
+    tool = Tool(arguments.baton, 'alone', '')
+    tool.hang = arguments.hang
     try:
-        globals()[f'check_{arguments.case}'](Tool(arguments.baton, 'alone', ''))
+        globals()[f'check_{arguments.case}'](tool)
     except Failure as failure:
         print(f'FAILED: {failure}')
         return 1

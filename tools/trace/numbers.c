@@ -134,6 +134,7 @@ merge_queues(struct trace_rank *rank)
 		rank->queues[kept - 1].called += queue->called;
 		rank->queues[kept - 1].ended += queue->ended;
 		rank->queues[kept - 1].pending += queue->pending;
+		rank->queues[kept - 1].failed += queue->failed;
 	}
 	rank->queues_count = kept;
 }
@@ -164,6 +165,12 @@ add_queues(struct trace_rank *rank)
 	merge_queues(rank);
 }
 
+static bool
+is_failed(const struct trace_op *op)
+{
+	return op->status != BATON_OK && op->status != BATON_PENDING;
+}
+
 static void
 count_queues(struct trace_rank *rank)
 {
@@ -174,7 +181,10 @@ count_queues(struct trace_rank *rank)
 			struct place place = place_of(op, k);
 			struct trace_queue *queue = find_queue(rank, &place);
 
+			if (op->fresh && queue->counted)
+				continue;
 			queue->numbered += place.units;
+			queue->failed -= queue->failed > 0 && is_failed(op);
 			if (queue->counted)
 				continue;
 			queue->called += place.units;
@@ -184,7 +194,8 @@ count_queues(struct trace_rank *rank)
 	}
 }
 
-/* What the ring has lost had the first numbers.  Of waits that name several counters these are not known. */
+/* What the ring has lost had the first numbers.  They are not known where it has lost waits for several
+ * counters, or operations that failed: some of those have left their queue, and some have not. */
 static void
 begin_numbers(struct trace_rank *rank)
 {
@@ -197,7 +208,7 @@ begin_numbers(struct trace_rank *rank)
 		                          ? queue->called - queue->numbered
 		                          : 0;
 		queue->unknown = rank->lost > 0 &&
-		                 (!queue->counted ||
+		                 (!queue->counted || queue->failed > 0 ||
 		                  (queue->side == TRACE_WAIT && several));
 	}
 }

@@ -224,6 +224,7 @@ read_operation(const struct decoder *d, const struct baton_trace_operation *from
 		.context = from->context,
 		.flags = from->flags,
 		.path = from->path,
+		.fresh = from->state == BATON_STATE_CALLED,
 		.bytes = ended ? from->done_bytes : from->bytes,
 		.units = 1,
 		.order = from->serial,
@@ -393,6 +394,7 @@ queue_of(const struct baton_trace_counter *counter)
 		.context = counter->context,
 		.called = units ? counter->signals : counter->called - counter->moved,
 		.ended = counter->completed,
+		.failed = counter->failed,
 		.pending = counter->called > done ? counter->called - done : 0,
 		.counted = true};
 }

@@ -63,6 +63,7 @@ struct trace_op {
 	struct trace_op *match; /* the other side of a message, or of a signal the first wait; or NULL */
 	struct trace_term *terms; /* of a wait for signals */
 	size_t terms_count;
+	bool fresh;    /* the engine has not seen it, so no counter counts it */
 	size_t drawn;  /* scratch of those that draw */
 	char site[80]; /* the call: "program+0x1234", or "" */
 };
@@ -75,7 +76,8 @@ struct trace_queue {
 	int context;
 	uint64_t called;  /* of signals: units */
 	uint64_t ended;   /* in OK */
-	uint64_t pending; /* operations */
+	uint64_t pending; /* operations; so below */
+	uint64_t failed;  /* of those that the ring has lost, once numbers.c is through */
 	bool counted;     /* the file has the counter; else it is made of the operations */
 	bool unknown; /* numbers of its operations are not known */
 	uint64_t numbered; /* scratch of match.c */
