@@ -174,6 +174,13 @@ bench_open(struct bench *b)
 	bench_must(baton_stream_create(b->comm, &b->stream) == BATON_OK);
 }
 
+struct perf_end
+bench_end(const struct bench *b)
+{
+	return (struct perf_end){.comm = b->comm, .stream = b->stream,
+	                         .peer = b->peer, .first = b->rank == 0};
+}
+
 int
 bench_fini(struct bench *b)
 {

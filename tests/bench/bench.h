@@ -23,6 +23,7 @@
 #include <mpi.h>
 
 #include "baton.h"
+#include "perf_loops.h"
 
 #define BENCH_SAMPLES_MAX 4096
 #define BENCH_WINDOW 64 /* operations in flight: bandwidth, rate, enqueue */
@@ -94,6 +95,9 @@ void bench_init_pairs(struct bench *b, int *argc, char ***argv);
 bool bench_wants(const struct bench *b, const char *name);
 /* Create the Baton communicator and a stream of it. */
 void bench_open(struct bench *b);
+/* This rank's end for the loops of tools/perf, which `baton perf` times as well; buffers and sizes are the
+ * caller's. */
+struct perf_end bench_end(const struct bench *b);
 /* Give back what bench_init and bench_open made.  The exit status. */
 int bench_fini(struct bench *b);
 

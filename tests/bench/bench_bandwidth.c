@@ -15,9 +15,6 @@
 
 #include "bench_raw.h"
 
-#define TAG 4
-#define TAG_ACK 5
-
 struct window {
 	char *buffer; /* of 64 messages */
 	size_t bytes; /* of each */
@@ -45,54 +42,17 @@ raw_block(struct bench *b, void *arg, int rounds)
 	              rounds);
 }
 
-static void
-acknowledge(struct bench *b)
-{
-	baton_request request;
-	char ack = 0;
-
-	if (b->rank == 0)
-		bench_must(baton_recv(&ack, 1, BATON_UINT8, b->peer, TAG_ACK,
-		                      b->comm, b->stream, NULL,
-		                      &request) == BATON_OK);
-	else
-		bench_must(baton_send(&ack, 1, BATON_UINT8, b->peer, TAG_ACK,
-		                      b->comm, b->stream, NULL,
-		                      &request) == BATON_OK);
-	bench_must(baton_finish(&request, -1, NULL) == BATON_OK);
-}
-
 static double
 baton_block(struct bench *b, void *arg, int rounds)
 {
 	const struct window *w = arg;
-	baton_request requests[BENCH_WINDOW];
-	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	struct perf_end e = bench_end(b);
 	uint64_t start = bench_now();
 
-	detached.flags = BATON_OP_DETACHED;
-	for (int i = 0; i < rounds; i++) {
-		for (size_t k = 0; k < w->depth; k++) {
-			char *buffer = w->buffer + k * w->bytes;
-			enum baton_status status;
-
-			if (b->rank == 0)
-				status = baton_send(buffer, w->bytes,
-				                    BATON_UINT8, b->peer, TAG,
-				                    b->comm, b->stream,
-				                    &detached, &requests[k]);
-			else
-				status = baton_recv(buffer, w->bytes,
-				                    BATON_UINT8, b->peer, TAG,
-				                    b->comm, b->stream,
-				                    &detached, &requests[k]);
-			bench_must(status == BATON_OK);
-		}
-		for (size_t k = 0; k < w->depth; k++)
-			bench_must(baton_finish(&requests[k], -1, NULL) ==
-			           BATON_OK);
-		acknowledge(b);
-	}
+	e.out = e.in = w->buffer;
+	e.bytes = e.step = w->bytes;
+	e.depth = w->depth;
+	bench_must(perf_window(&e, rounds) == BATON_OK);
 	return figure(w, (double)(bench_now() - start), rounds);
 }
 

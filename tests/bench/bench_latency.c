@@ -71,22 +71,13 @@ static double
 plain_block(struct bench *b, void *arg, int rounds)
 {
 	const struct bench_raw *m = arg;
+	struct perf_end e = bench_end(b);
 	uint64_t start = bench_now();
 
-	for (int i = 0; i < rounds; i++) {
-		baton_request out, in;
-
-		if (b->rank == 0) {
-			send(b, m, NULL, &out);
-			recv(b, m, NULL, &in);
-			finish(&in);
-		} else {
-			recv(b, m, NULL, &in);
-			finish(&in);
-			send(b, m, NULL, &out);
-		}
-		finish(&out);
-	}
+	e.out = m->out;
+	e.in = m->in;
+	e.bytes = m->bytes;
+	bench_must(perf_latency(&e, rounds) == BATON_OK);
 	return bench_half_us(start, rounds);
 }
 

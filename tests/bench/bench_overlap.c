@@ -28,6 +28,7 @@
 #include <time.h>
 
 #include "bench.h"
+#include "perf_mpi.h"
 
 #define TAG 10
 #define TEST_EVERY_NS 500000u
@@ -43,22 +44,7 @@ static const char *const names_aided[FACTORS] = {
 	"overlap_0.5_aided", "overlap_1_aided", "overlap_2_aided"};
 static const uint64_t periods_ns[PERIODS] = {50000, 100000, 200000, 500000};
 
-static volatile uint64_t sink;
-
-static void
-spin(uint64_t steps)
-{
-	uint64_t x = 88172645463325252u;
-
-	for (uint64_t i = 0; i < steps; i++) {
-		x ^= x << 13;
-		x ^= x >> 7;
-		x ^= x << 17;
-	}
-	sink = x;
-}
-
-/* Steps of spin() in ns, the fastest of a few tries. */
+/* Steps of perf_spin in ns, the fastest of a few tries. */
 static double
 spin_rate(void)
 {
@@ -69,7 +55,7 @@ spin_rate(void)
 		uint64_t start = bench_now();
 		double rate;
 
-		spin(steps);
+		perf_spin(steps);
 		rate = (double)steps / (double)(bench_now() - start);
 		if (rate > best)
 			best = rate;
@@ -118,15 +104,25 @@ raw_start(struct bench *b, char *buffer, int bytes)
 	return request;
 }
 
+static struct perf_end
+end_of(const struct bench *b, char *buffer, size_t bytes, uint64_t steps)
+{
+	struct perf_end e = bench_end(b);
+
+	e.out = e.in = buffer;
+	e.bytes = bytes;
+	e.steps = steps;
+	return e;
+}
+
 /* MPI_Isend or MPI_Irecv, compute, MPI_Wait: with no steps, the transfer. */
 static double
 time_raw(struct bench *b, char *buffer, int bytes, uint64_t steps)
 {
+	const struct perf_end e = end_of(b, buffer, (size_t)bytes, steps);
 	uint64_t start = start_together(b);
-	MPI_Request request = raw_start(b, buffer, bytes);
 
-	spin(steps);
-	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	perf_mpi_overlapped(b->raw, &e, 1);
 	return larger_ms(b, bench_now() - start);
 }
 
@@ -194,7 +190,7 @@ time_aided(struct bench *b, char *buffer, int bytes, uint64_t steps,
 	start = start_together(b);
 	aid.request = raw_start(b, buffer, bytes);
 	sem_post(&aid.begun);
-	spin(steps);
+	perf_spin(steps);
 	pthread_join(thread, NULL);
 	took = bench_now() - start;
 	sem_destroy(&aid.begun);
@@ -206,7 +202,7 @@ time_spin(struct bench *b, uint64_t steps)
 {
 	uint64_t start = start_together(b);
 
-	spin(steps);
+	perf_spin(steps);
 	return larger_ms(b, bench_now() - start);
 }
 
@@ -214,24 +210,11 @@ static double
 time_baton(struct bench *b, char *buffer, size_t bytes,
 	   uint64_t steps)
 {
-	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
-	enum baton_status status;
-	baton_request request;
-	uint64_t start = start_together(b), took;
+	const struct perf_end e = end_of(b, buffer, bytes, steps);
+	uint64_t start = start_together(b);
 
-	detached.flags = BATON_OP_DETACHED;
-	if (b->rank == 0)
-		status = baton_send(buffer, bytes, BATON_UINT8, b->peer, TAG,
-		                    b->comm, b->stream, &detached, &request);
-	else
-		status = baton_recv(buffer, bytes, BATON_UINT8, b->peer, TAG,
-		                    b->comm, b->stream, &detached, &request);
-	bench_must(status == BATON_OK);
-	spin(steps);
-	bench_must(baton_wait(request, -1, NULL) == BATON_OK);
-	took = bench_now() - start;
-	bench_must(baton_release(&request) == BATON_OK);
-	return larger_ms(b, took);
+	bench_must(perf_overlapped(&e, 1) == BATON_OK);
+	return larger_ms(b, bench_now() - start);
 }
 
 /* ---- all repetitions ---------------------------------------------------- */

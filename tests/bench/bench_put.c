@@ -124,25 +124,27 @@ put_measure(struct put_bench *p, const struct bench_row *row,
 
 /* ---- latency ------------------------------------------------------------ */
 
+static struct perf_end
+put_end(const struct put_bench *p)
+{
+	struct perf_end e = bench_end(p->b);
+
+	e.out = p->source;
+	e.bytes = p->bytes;
+	e.window = p->window;
+	e.signal = PUT_SIGNAL;
+	e.context = PUT_CONTEXT;
+	return e;
+}
+
 static double
 latency_block(struct bench *b, void *arg, int rounds)
 {
-	struct put_bench *p = arg;
+	const struct perf_end e = put_end(arg);
 	uint64_t start = bench_now();
 
-	for (int i = 0; i < rounds; i++) {
-		baton_request put, wait;
-
-		if (b->rank == 0) {
-			put = put_signal(p, b->peer, p->bytes, 0, NULL);
-			wait = put_wait(p, 1);
-			put_finish(&wait);
-		} else {
-			put_await(p, 1);
-			put = put_signal(p, b->peer, p->bytes, 0, NULL);
-		}
-		put_finish(&put);
-	}
+	(void)b;
+	bench_must(perf_put(&e, rounds) == BATON_OK);
 	return bench_half_us(start, rounds);
 }
 
@@ -190,25 +192,12 @@ measure_copy(struct put_bench *p)
 static double
 stream_ns(struct put_bench *p, int rounds, size_t step)
 {
-	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
-	baton_request requests[BENCH_WINDOW];
+	struct perf_end e = put_end(p);
 	uint64_t start = bench_now();
 
-	detached.flags = BATON_OP_DETACHED;
-	bench_must(p->puts <= BENCH_WINDOW);
-	for (int i = 0; i < rounds; i++) {
-		if (p->b->rank != 0) {
-			put_await(p, (int)p->puts);
-			put_answer(p);
-			continue;
-		}
-		for (size_t k = 0; k < p->puts; k++)
-			requests[k] = put_signal(p, p->b->peer, p->bytes,
-			                         k * step, &detached);
-		for (size_t k = 0; k < p->puts; k++)
-			put_finish(&requests[k]);
-		put_await(p, 1);
-	}
+	e.step = step;
+	e.depth = p->puts;
+	bench_must(perf_puts(&e, rounds) == BATON_OK);
 	return (double)(bench_now() - start);
 }
 

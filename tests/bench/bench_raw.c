@@ -2,9 +2,9 @@
 /* See bench_raw.h. */
 #include "bench_raw.h"
 
+#include "perf_mpi.h"
+
 #define TAG 3
-#define TAG_STREAM 4
-#define TAG_ACK 5
 
 double
 bench_half_us(uint64_t start, int rounds)
@@ -47,22 +47,13 @@ double
 bench_raw_latency(struct bench *b, void *arg, int rounds)
 {
 	const struct bench_raw *m = arg;
+	struct perf_end e = bench_end(b);
 	uint64_t start = bench_now();
 
-	for (int i = 0; i < rounds; i++) {
-		MPI_Request out, in;
-
-		if (b->rank == 0) {
-			bench_raw_send(b, m, &out);
-			bench_raw_recv(b, m, &in);
-			bench_raw_wait(&in);
-		} else {
-			bench_raw_recv(b, m, &in);
-			bench_raw_wait(&in);
-			bench_raw_send(b, m, &out);
-		}
-		bench_raw_wait(&out);
-	}
+	e.out = m->out;
+	e.in = m->in;
+	e.bytes = m->bytes;
+	perf_mpi_latency(b->raw, &e, rounds);
 	return bench_half_us(start, rounds);
 }
 
@@ -70,29 +61,13 @@ double
 bench_raw_stream(struct bench *b, char *buffer, size_t bytes, size_t depth,
                  int rounds)
 {
-	MPI_Request requests[BENCH_WINDOW];
+	struct perf_end e = bench_end(b);
 	uint64_t start = bench_now();
-	char ack = 0;
 
-	bench_must(depth <= BENCH_WINDOW);
-	for (int i = 0; i < rounds; i++) {
-		for (size_t k = 0; k < depth; k++) {
-			char *place = buffer + k * bytes;
-
-			if (b->rank == 0)
-				MPI_Isend(place, (int)bytes, MPI_BYTE, b->peer,
-				          TAG_STREAM, b->raw, &requests[k]);
-			else
-				MPI_Irecv(place, (int)bytes, MPI_BYTE, b->peer,
-				          TAG_STREAM, b->raw, &requests[k]);
-		}
-		MPI_Waitall((int)depth, requests, MPI_STATUSES_IGNORE);
-		if (b->rank == 0)
-			MPI_Recv(&ack, 1, MPI_BYTE, b->peer, TAG_ACK, b->raw,
-			         MPI_STATUS_IGNORE);
-		else
-			MPI_Send(&ack, 1, MPI_BYTE, b->peer, TAG_ACK, b->raw);
-	}
+	e.out = e.in = buffer;
+	e.bytes = e.step = bytes;
+	e.depth = depth;
+	perf_mpi_window(b->raw, &e, rounds);
 	return (double)(bench_now() - start);
 }
 
