@@ -4,7 +4,7 @@
  *
  * Baton has found the library (baton_library); here its file is opened once more.  The names are declared as NVIDIA's
  * documentation has them; the numbers are part of its binary interface.  All calls are made on the stream of the rank,
- * which Baton's operations use too, and the host waits for the stream as it waits for Baton's requests.
+ * which Baton's operations use too, and this thread waits for the stream as it waits for Baton's requests.
  *
  * NCCL takes one thread at a time for a GPU.  Where Baton's messages go by NCCL as well its lock of the GPU is held around the
  * calls of a round, and not while the stream is waited for.
