@@ -21,7 +21,9 @@
 #include "tool.h"
 #include "wait.h"
 
-#define HEADS_MAX 1000u /* more are counted */
+#define HEADS_MAX 100000u /* more are counted */
+#define ENDS_MAX 256u     /* reasons that are no circles */
+#define LOST_MAX 1000u
 #define STEPS_MAX 64
 
 struct head {
@@ -40,6 +42,7 @@ struct hang {
 	struct head *heads;
 	size_t count, uncounted; /* heads; those beyond HEADS_MAX */
 	uint64_t behind;         /* operations that wait behind them */
+	size_t *first;           /* [places]: its first head; SIZE_MAX */
 	struct trace_op *lost;   /* pending ones that the ring has lost */
 	size_t lost_count;
 };
@@ -107,7 +110,7 @@ find_lost(struct hang *h, const struct trace_rank *rank)
 		struct trace_op *op = &h->lost[h->lost_count];
 
 		if (queue->side > TRACE_RECV || queue->pending == 0 ||
-		    h->count == HEADS_MAX ||
+		    h->count == HEADS_MAX || h->lost_count == LOST_MAX ||
 		    queue->pending <= pending_in_ring(rank, queue))
 			continue;
 		*op = (struct trace_op){.of = rank,
@@ -129,14 +132,39 @@ find_lost(struct hang *h, const struct trace_rank *rank)
 
 /* ---- successors ---- */
 
+static int
+compare_heads(const void *a, const void *b)
+{
+	const struct trace_op *x = ((const struct head *)a)->op;
+	const struct trace_op *y = ((const struct head *)b)->op;
+
+	if (x->of != y->of)
+		return x->of < y->of ? -1 : 1;
+	return (x->order > y->order) - (x->order < y->order);
+}
+
+/* They are in the order of their ranks, and of the calls there. */
 static size_t
 head_of(const struct hang *h, const struct trace_op *op)
 {
-	for (size_t i = 0; i < h->count; i++) {
-		if (h->heads[i].op == op)
-			return i;
+	const struct head key = {.op = op};
+	const struct head *head = bsearch(&key, h->heads, h->count,
+	                                  sizeof(h->heads[0]), compare_heads);
+
+	return head ? (size_t)(head - h->heads) : SIZE_MAX;
+}
+
+static void
+find_first(struct hang *h)
+{
+	for (size_t i = 0; i < h->trace->places_count; i++)
+		h->first[i] = SIZE_MAX;
+	for (size_t i = h->count; i > 0; i--) {
+		int place = h->heads[i - 1].op->of->place;
+
+		if (place >= 0)
+			h->first[place] = i - 1;
 	}
-	return SIZE_MAX;
 }
 
 static size_t
@@ -145,11 +173,7 @@ first_head_of(const struct hang *h, const struct trace_op *op, int peer)
 	const struct trace_rank *rank =
 		peer < 0 ? NULL : h->trace->comms[op->of->comm].members[peer];
 
-	for (size_t i = 0; rank && i < h->count; i++) {
-		if (h->heads[i].op->of->place == rank->place && rank->place >= 0)
-			return i;
-	}
-	return SIZE_MAX;
+	return rank && rank->place >= 0 ? h->first[rank->place] : SIZE_MAX;
 }
 
 /* From what the head waits for to the head that holds that up. */
@@ -197,7 +221,8 @@ head_report(const struct hang *h, const struct head *head)
 	trace_what(op, what, sizeof(what));
 	snprintf(id, sizeof(id), "%016" PRIx64, h->trace->comms[op->of->comm].id);
 	return json_pack(
-		"{ss si si ss ss ss sI ss si sb ss}", "communicator", id, "rank",
+		"{ss sI si si ss ss ss sI ss si sb ss}", "communicator", id, "file",
+		(json_int_t)(op->of - h->trace->ranks), "rank",
 		op->of->rank, "stream", row ? h->trace->rows[op->row].stream : -1,
 		"operation", what, "state", state_of(h, op), "status",
 		op->status == BATON_PENDING
@@ -306,21 +331,78 @@ tell_of_circle(struct hang *h, json_t *reasons, size_t first)
 	add_reason(reasons, "circle", ranks, text);
 }
 
+/* Heads of one rank that wait for one peer in one way: one reason. */
+struct end {
+	const struct head *head; /* the first */
+	size_t count;
+};
+
 static void
-tell_of_end(json_t *reasons, const struct head *head)
+tell_of_end(json_t *reasons, const struct end *end)
 {
 	static const char *const kinds[] = {
 		[TRACE_BEHIND] = "behind",       [TRACE_LATE] = "late",
 		[TRACE_ABSENT] = "absent",       [TRACE_UNDER_WAY] = "under way",
 		[TRACE_UNKNOWN] = "unknown",     [TRACE_PROGRAM] = "program"};
+	const struct head *head = end->head;
 	json_t *ranks = json_array();
 	char text[1024] = "";
+	size_t length;
 
 	append_head(text, sizeof(text), head);
+	length = strlen(text);
+	if (end->count > 1)
+		snprintf(text + length, sizeof(text) - length,
+		         "; and so do %zu more of its operations", end->count - 1);
 	json_array_append_new(ranks, json_integer(head->op->of->rank));
 	if (head->wait.peer >= 0 && head->wait.peer != head->op->of->rank)
 		json_array_append_new(ranks, json_integer(head->wait.peer));
 	add_reason(reasons, kinds[head->wait.cause], ranks, text);
+}
+
+static void
+add_end(struct end *ends, size_t *count, const struct head *head)
+{
+	for (size_t i = 0; i < *count; i++) {
+		const struct head *other = ends[i].head;
+
+		if (other->op->of == head->op->of &&
+		    other->op->kind == head->op->kind &&
+		    other->wait.peer == head->wait.peer &&
+		    other->wait.cause == head->wait.cause &&
+		    (other->op->tag == head->op->tag ||
+		     other->wait.cause == TRACE_UNDER_WAY)) {
+			ends[i].count++;
+			return;
+		}
+	}
+	if (*count < ENDS_MAX)
+		ends[(*count)++] = (struct end){head, 1};
+}
+
+/* What is under way may only be slow, and is no reason beside others. */
+static void
+tell_of_ends(const struct hang *h, json_t *reasons)
+{
+	json_t *under_way = json_array();
+	struct end ends[ENDS_MAX];
+	size_t count = 0;
+
+	for (size_t i = 0; i < h->count; i++) {
+		const struct head *head = &h->heads[i];
+
+		if (head->listed && !head->told &&
+		    (head->next == SIZE_MAX || head->wait.cause == TRACE_ABSENT))
+			add_end(ends, &count, head);
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (ends[i].head->wait.cause != TRACE_UNDER_WAY)
+			tell_of_end(reasons, &ends[i]);
+	}
+	for (size_t i = 0; json_array_size(reasons) == 0 && i < count; i++)
+		tell_of_end(under_way, &ends[i]);
+	json_array_extend(reasons, under_way);
+	json_decref(under_way);
 }
 
 static json_t *
@@ -338,13 +420,7 @@ find_reasons(struct hang *h)
 		if (at != SIZE_MAX && h->heads[at].walk == i + 1)
 			tell_of_circle(h, reasons, at);
 	}
-	for (size_t i = 0; i < h->count; i++) {
-		const struct head *head = &h->heads[i];
-
-		if (head->listed && !head->told &&
-		    (head->next == SIZE_MAX || head->wait.cause == TRACE_ABSENT))
-			tell_of_end(reasons, head);
-	}
+	tell_of_ends(h, reasons);
 	return reasons;
 }
 
@@ -380,11 +456,13 @@ find_all(struct hang *h)
 	bool *row_seen = trace_alloc(h->trace->rows_count, sizeof(row_seen[0]));
 
 	for (size_t i = 0; i < h->trace->ranks_count; i++) {
-		find_heads(h, &h->trace->ranks[i], row_seen);
+		/* In the order of head_of: those have no number. */
 		if (h->moment == TRACE_NEVER)
 			find_lost(h, &h->trace->ranks[i]);
+		find_heads(h, &h->trace->ranks[i], row_seen);
 	}
 	free(row_seen);
+	find_first(h);
 	for (size_t i = 0; i < h->count; i++)
 		trace_wait_find(h->trace, h->heads[i].op, h->moment,
 		                &h->heads[i].wait);
@@ -427,7 +505,8 @@ trace_hang(const struct trace *trace)
 			continue;
 		h.moment = h.moment == INT64_MIN ? TRACE_NEVER : h.moment;
 		h.heads = trace_alloc(HEADS_MAX, sizeof(h.heads[0]));
-		h.lost = trace_alloc(HEADS_MAX + 1, sizeof(h.lost[0]));
+		h.lost = trace_alloc(LOST_MAX + 1, sizeof(h.lost[0]));
+		h.first = trace_alloc(trace->places_count, sizeof(h.first[0]));
 		find_all(&h);
 		report = moment_report(&h, names[end], later);
 		if (json_array_size(json_object_get(report, "waiting")) > 0)
@@ -435,6 +514,7 @@ trace_hang(const struct trace *trace)
 		json_decref(report);
 		free(h.heads);
 		free(h.lost);
+		free(h.first);
 	}
 	return json_pack("{so sO}", "moments", moments, "checks", trace->checks);
 }

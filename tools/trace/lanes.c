@@ -28,16 +28,19 @@ compare(const void *a, const void *b)
 	int order = trace_order((long long)x->row, (long long)y->row);
 
 	if (order == 0)
+		order = trace_order(x->lane, y->lane);
+	if (order == 0)
 		order = trace_order(x->armed, y->armed);
 	return order != 0 ? order : (x->order > y->order) - (x->order < y->order);
 }
 
 static unsigned
-take_lane(int64_t *ends, const struct trace *trace, const struct trace_op *op)
+take_lane(int64_t *ends, unsigned lanes_max, const struct trace *trace,
+          const struct trace_op *op)
 {
 	unsigned lane = 0;
 
-	while (lane + 1 < TRACE_LANES_MAX && ends[lane] > op->armed)
+	while (lane + 1 < lanes_max && ends[lane] > op->armed)
 		lane++;
 	ends[lane] = op->armed + trace_length(trace, op);
 	return lane;
@@ -97,7 +100,7 @@ choose_rows(struct trace_lanes *lanes, const struct trace *trace,
 
 void
 trace_lanes_init(struct trace_lanes *lanes, const struct trace *trace,
-                 const struct trace_view *view, size_t rows_max)
+                 const struct trace_view *view, size_t rows_max, unsigned lanes_max)
 {
 	int64_t ends[TRACE_LANES_MAX];
 	size_t all;
@@ -108,28 +111,28 @@ trace_lanes_init(struct trace_lanes *lanes, const struct trace *trace,
 	for (size_t i = 0; i < all; i++) {
 		struct trace_op *op = lanes->ops[i];
 
+		op->lane = 0;
 		if (is_shown(trace, view, op) && lanes->row_lanes[op->row] > 0)
 			lanes->ops[lanes->count++] = op;
 	}
 	qsort(lanes->ops, lanes->count, sizeof(lanes->ops[0]), compare);
-	lanes->lane = trace_alloc(lanes->count, sizeof(lanes->lane[0]));
 	for (size_t i = 0; i < lanes->count; i++) {
-		const struct trace_op *op = lanes->ops[i];
+		struct trace_op *op = lanes->ops[i];
 		unsigned *most = &lanes->row_lanes[op->row];
 
 		if (i == 0 || op->row != lanes->ops[i - 1]->row) {
 			for (size_t k = 0; k < TRACE_LANES_MAX; k++)
 				ends[k] = INT64_MIN;
 		}
-		lanes->lane[i] = take_lane(ends, trace, op);
-		*most = lanes->lane[i] + 1 > *most ? lanes->lane[i] + 1 : *most;
+		op->lane = take_lane(ends, lanes_max, trace, op);
+		*most = op->lane + 1 > *most ? op->lane + 1 : *most;
 	}
+	qsort(lanes->ops, lanes->count, sizeof(lanes->ops[0]), compare);
 }
 
 void
 trace_lanes_fini(struct trace_lanes *lanes)
 {
 	free(lanes->ops);
-	free(lanes->lane);
 	free(lanes->row_lanes);
 }

@@ -107,7 +107,7 @@ put_slice(struct output *output, size_t i)
 	                    "cat", trace_kind(op->kind), "ts", us(op->armed),
 	                    "dur", us(trace_length(output->trace, op)),
 	                    "pid", row->place, "tid",
-	                    (json_int_t)thread_of(row, output->lanes->lane[i]),
+	                    (json_int_t)thread_of(row, op->lane),
 	                    "args", arguments_of(op)));
 }
 
@@ -126,7 +126,7 @@ put_flow(struct output *output, size_t i, const char *phase, size_t id)
 	                    "name", "message", "cat", "message", "id",
 	                    (json_int_t)id, "ts", us(at), "pid", row->place,
 	                    "tid",
-	                    (json_int_t)thread_of(row, output->lanes->lane[i])));
+	                    (json_int_t)thread_of(row, op->lane)));
 }
 
 static void
@@ -159,7 +159,7 @@ trace_perfetto(const struct trace *trace, const struct trace_view *view,
 	bool good = output.file != NULL;
 
 	if (good) {
-		trace_lanes_init(&lanes, trace, view, SIZE_MAX);
+		trace_lanes_init(&lanes, trace, view, SIZE_MAX, TRACE_LANES_MAX);
 		output.lanes = &lanes;
 		fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", output.file);
 		put_names(&output);

@@ -25,7 +25,8 @@
 #define ROW_HEIGHT 26.0
 #define NARROW 0.6      /* pixels */
 #define ARROWS_MAX 1500u
-#define ROWS_MAX 12u /* of a rank */
+#define ROWS_MAX 12u  /* of a rank */
+#define LANES_MAX 16u /* of a row; in the last one bars may overlap */
 
 struct drawing {
 	FILE *file;
@@ -136,7 +137,7 @@ place(struct drawing *d)
 		size_t row = d->lanes.ops[i]->row;
 		double height = lane_height(d->lanes.row_lanes[row]);
 
-		d->op_top[i] = d->row_top[row] + height * d->lanes.lane[i];
+		d->op_top[i] = d->row_top[row] + height * d->lanes.ops[i]->lane;
 		d->op_top[d->lanes.count + i] = height - 2;
 		d->lanes.ops[i]->drawn = i + 1;
 	}
@@ -215,15 +216,20 @@ put_bars(const struct drawing *d, size_t i, size_t others, double end)
 	fprintf(d->file, "</g>\n");
 }
 
+/* The bar from operation i to `end` has this one too: both are narrow, or it would lie over that. */
 static bool
-joins(const struct drawing *d, size_t i, size_t next, double end)
+joins(const struct drawing *d, size_t i, size_t next, double end, bool narrow)
 {
 	const struct trace_op *a = d->lanes.ops[i], *b = d->lanes.ops[next];
+	double begin = x_of(d, b->armed);
+	double width = x_of(d, trace_until(d->trace, b)) - begin;
 
-	return a->row == b->row && d->lanes.lane[i] == d->lanes.lane[next] &&
-	       colour_of(a) == colour_of(b) && a->status == b->status &&
-	       x_of(d, trace_until(d->trace, b)) - x_of(d, b->armed) < NARROW &&
-	       x_of(d, b->armed) - end < NARROW;
+	if (a->row != b->row || a->lane != b->lane)
+		return false;
+	if (a->lane == LANES_MAX - 1 && begin < end)
+		return true;
+	return narrow && width < NARROW && begin - end < NARROW &&
+	       colour_of(a) == colour_of(b) && a->status == b->status;
 }
 
 static void
@@ -232,13 +238,15 @@ put_all_bars(struct drawing *d)
 	for (size_t i = 0; i < d->lanes.count;) {
 		const struct trace_op *op = d->lanes.ops[i];
 		double end = x_of(d, trace_until(d->trace, op));
+		bool narrow = end - x_of(d, op->armed) < NARROW;
 		size_t next = i + 1;
 
-		if (end - x_of(d, op->armed) < NARROW) {
-			while (next < d->lanes.count && joins(d, i, next, end)) {
-				op = d->lanes.ops[next++];
-				end = x_of(d, trace_until(d->trace, op));
-			}
+		while (next < d->lanes.count && joins(d, i, next, end, narrow)) {
+			double until;
+
+			op = d->lanes.ops[next++];
+			until = x_of(d, trace_until(d->trace, op));
+			end = until > end ? until : end;
 		}
 		put_bars(d, i, next - i - 1, end);
 		d->merged += next - i - 1;
@@ -432,7 +440,7 @@ draw(const struct trace *trace, const struct trace_view *view, FILE *file)
 {
 	struct drawing d = {.file = file, .trace = trace, .view = *view};
 
-	trace_lanes_init(&d.lanes, trace, view, ROWS_MAX);
+	trace_lanes_init(&d.lanes, trace, view, ROWS_MAX, LANES_MAX);
 	place(&d);
 	fprintf(file,
 	        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f "

@@ -6,7 +6,7 @@
 
 #include "tool.h"
 
-#define SHOWN_MAX 50u  /* operations that hang */
+#define SHOWN_MAX 6u   /* operations of a rank that hang */
 #define STREAMS_MAX 8u /* of a rank */
 
 static double
@@ -205,16 +205,21 @@ print_moment(const json_t *moment, FILE *file)
 {
 	const json_t *heads = json_object_get(moment, "waiting"), *head;
 	const json_t *reasons = json_object_get(moment, "reasons"), *reason;
-	size_t count = json_array_size(heads), i;
+	size_t left_out = 0, same = 0, i;
+	long long file_number = -1;
 
 	print_when(moment, file);
 	json_array_foreach(heads, i, head)
 	{
-		if (i < SHOWN_MAX)
+		same = i > 0 && tool_number(head, "file") == file_number ? same + 1 : 0;
+		file_number = tool_number(head, "file");
+		if (same < SHOWN_MAX)
 			print_head(head, file);
+		else
+			left_out++;
 	}
-	if (count > SHOWN_MAX)
-		fprintf(file, "and %zu more (--json has them)\n", count - SHOWN_MAX);
+	if (left_out > 0)
+		fprintf(file, "%zu more are not shown (--json has them)\n", left_out);
 	if (tool_number(moment, "behind") > 0)
 		fprintf(file, "%lld more wait behind these on their streams\n",
 		        tool_number(moment, "behind"));

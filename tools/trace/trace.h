@@ -64,6 +64,7 @@ struct trace_op {
 	struct trace_term *terms; /* of a wait for signals */
 	size_t terms_count;
 	bool fresh;    /* the engine has not seen it, so no counter counts it */
+	unsigned lane; /* lanes.c */
 	size_t drawn;  /* scratch of those that draw */
 	char site[80]; /* the call: "program+0x1234", or "" */
 };
@@ -221,18 +222,18 @@ struct trace_view {
 };
 
 /* lanes.c: operations that overlap on a row lie in lanes, one above the other. */
-#define TRACE_LANES_MAX 16u
+#define TRACE_LANES_MAX 256u
 
 struct trace_lanes {
-	struct trace_op **ops; /* that the view shows, by row and begin */
+	struct trace_op **ops; /* that the view shows, by row, lane and begin */
 	size_t count;
-	unsigned *lane;      /* [count] */
 	unsigned *row_lanes; /* [rows]: how many; 0: the row is not shown */
 	size_t rows_left_out; /* of those that have something in the view */
 };
-/* Of each rank show up to so many rows: the busiest. */
+/* Of each rank show up to so many rows: the busiest; in each up to so many lanes. */
 void trace_lanes_init(struct trace_lanes *lanes, const struct trace *trace,
-                      const struct trace_view *view, size_t rows_max);
+                      const struct trace_view *view, size_t rows_max,
+                      unsigned lanes_max);
 void trace_lanes_fini(struct trace_lanes *lanes);
 
 /* False: the file cannot be written, and a sentence was printed. */

@@ -261,16 +261,16 @@ static void
 find_nth_far(const struct trace *trace, const struct trace_place *queue, uint64_t number, int64_t moment,
              struct trace_wait *wait)
 {
-	const struct trace_op *far = trace_nth(queue, number, moment);
-	uint64_t have;
+	uint64_t have = trace_count(queue, NULL, moment);
+	const struct trace_op *far;
 
-	if (far) {
-		find_far(trace, far, moment, wait);
-		return;
-	}
-	have = trace_count(queue, NULL, moment);
 	if (have < number) {
 		find_absent(queue, have, number, moment, wait);
+		return;
+	}
+	far = trace_nth(queue, number, moment);
+	if (far) {
+		find_far(trace, far, moment, wait);
 		return;
 	}
 	wait->cause = TRACE_UNDER_WAY;
@@ -316,6 +316,8 @@ find_for_message(const struct trace *trace, const struct trace_op *op,
 
 	if (!peer) {
 		find_unknown(op->peer, wait);
+	} else if (moment == TRACE_NEVER && op->match) {
+		find_far(trace, op->match, moment, wait);
 	} else if (sends && takes_any(peer, op, moment)) {
 		wait->cause = TRACE_UNDER_WAY;
 		wait->peer = op->peer;
