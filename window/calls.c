@@ -6,7 +6,7 @@
  * host stream, no other driver, and only one descriptor.  In all other cases a
  * call first checks all of its own arguments, in the order of the prototype, and then
  * enqueues as a send does (enqueue.c).  What an operation needs beyond its transfer is
- * filled into pending[slot] before the record is published.
+ * filled into pending[slot] before the operation is published.
  */
 #include "calls.h"
 

@@ -17,8 +17,8 @@
  * and no put of another stream is waited for.
  *
  * Accounting.  An issued flush is in flight and awaiting: what ends it is in flight elsewhere.  An end
- * that it may wait for calls batoni_flushes_wake, and the layer's next test looks at all flushes.
- * While a process of some rank is gone each test looks: what it does not answer is PEER.
+ * that it may wait for calls batoni_flushes_wake, and the layer's next test checks all flushes.
+ * While a process of some rank is gone each test checks them: a target that cannot answer gives PEER.
  *
  * Taking back always succeeds.  Its probes go on: they are of the wires.
  *

@@ -199,9 +199,9 @@ still_used(struct batoni_rma *rma, const struct batoni_memory *memory)
 	if (neighbours_write_to(rma, memory) ||
 	    !have_operations_left(rma->comm, memory))
 		return true;
-	batoni_take();
+	batoni_lock();
 	written = batoni_messages_write_to(rma, memory->base, memory->bytes);
-	batoni_leave();
+	batoni_unlock();
 	return written;
 }
 
@@ -214,15 +214,15 @@ free_block(const struct baton_comm *comm, const struct batoni_memory *memory)
 	                                             memory->base);
 }
 
-/* Those that have it mapped for messages are told that it goes. */
+/* Tell the processes that have mapped it for messages that it is freed. */
 static void
 unname(struct batoni_memory *memory)
 {
 	if (!batoni_shm_block_remove(&memory->block))
 		return;
-	batoni_take();
+	batoni_lock();
 	batoni_shm_block_say_gone(memory->block.name.serial);
-	batoni_leave();
+	batoni_unlock();
 }
 
 static void
@@ -237,7 +237,7 @@ memory_free(struct batoni_rma *rma, struct batoni_memory *memory)
 	if (used && memory->shm.base)
 		batoni_shm_abandon(&memory->shm);
 	else if (used)
-		batoni_mem_keep(1); /* the device's record of it */
+		batoni_mem_keep(1); /* the device's entry for it */
 	else if (memory->shm.base)
 		batoni_shm_destroy(&memory->shm);
 	else

@@ -36,7 +36,7 @@ layer_free(struct batoni_rma *rma)
 }
 
 static enum baton_status
-layer_open(const struct batoni_onesided_plan *plan,
+layer_open(const struct batoni_onesided_config *config,
            struct batoni_onesided **onesided_p)
 {
 	struct batoni_rma *rma = batoni_alloc(1, sizeof(*rma));
@@ -46,19 +46,19 @@ layer_open(const struct batoni_onesided_plan *plan,
 		return BATON_ERR_NOMEM;
 	rma->base.ops = &batoni_onesided_ops;
 	rma->base.path.ops = &path_ops;
-	rma->size = plan->size;
-	rma->requests_max = plan->requests_max;
-	rma->base.signals_max = plan->signals_max;
-	rma->base.contexts_max = plan->contexts_max;
-	rma->source_bytes = batoni_onesided_source_bytes(plan->signals_max,
-	                                                 plan->contexts_max);
+	rma->size = config->size;
+	rma->requests_max = config->requests_max;
+	rma->base.signals_max = config->signals_max;
+	rma->base.contexts_max = config->contexts_max;
+	rma->source_bytes = batoni_onesided_source_bytes(config->signals_max,
+	                                                 config->contexts_max);
 	pthread_mutex_init(&rma->memories_lock, NULL);
 	batoni_list_init(&rma->windows);
 	batoni_list_init(&rma->memories);
 	batoni_list_init(&rma->channels_active);
 	batoni_unended_init(rma);
-	rma->pending = batoni_alloc(plan->requests_max, sizeof(*rma->pending));
-	rma->signal_path = batoni_alloc((size_t)plan->size,
+	rma->pending = batoni_alloc(config->requests_max, sizeof(*rma->pending));
+	rma->signal_path = batoni_alloc((size_t)config->size,
 	                                sizeof(*rma->signal_path));
 	if (!rma->pending || !rma->signal_path ||
 	    batoni_links_open(rma) != BATON_OK)
@@ -68,10 +68,10 @@ layer_open(const struct batoni_onesided_plan *plan,
 		goto free_layer;
 	if (batoni_messages_open(rma) != BATON_OK)
 		goto close_waits;
-	if (plan->device)
-		status = batoni_bounces_open(rma, plan->device,
-		                             plan->until_ns);
-	if (plan->device && status != BATON_OK)
+	if (config->device)
+		status = batoni_bounces_open(rma, config->device,
+		                             config->until_ns);
+	if (config->device && status != BATON_OK)
 		goto close_messages;
 	*onesided_p = &rma->base;
 	return BATON_OK;
@@ -110,12 +110,12 @@ layer_start(struct batoni_onesided *onesided, struct baton_comm *comm)
 	batoni_mapped_start(rma);
 	if (!(rma->base.signal_paths & BATON_WINDOW_PATH_MESSAGE))
 		return;
-	batoni_take();
+	batoni_lock();
 	if (rma->transport->unbuffered)
 		batoni_messages_listen(rma, 1); /* until it is closed */
 	else if (rma->transport->messages.load.quiet)
 		batoni_messages_post(rma);
-	batoni_leave();
+	batoni_unlock();
 }
 
 static void
@@ -260,9 +260,9 @@ layer_alive(struct batoni_onesided *onesided)
 	struct batoni_rma *rma = batoni_rma_from(onesided);
 	unsigned windows, memories;
 
-	batoni_take();
+	batoni_lock();
 	windows = count(&rma->windows);
-	batoni_leave();
+	batoni_unlock();
 	pthread_mutex_lock(&rma->memories_lock);
 	memories = count(&rma->memories);
 	pthread_mutex_unlock(&rma->memories_lock);

@@ -6,7 +6,7 @@
  * The fast path goes straight to put.c (direct.h): valid arguments, an idle host stream, no
  * other driver.  In all other cases a call first checks all of its own arguments, in the order
  * of the prototype, and then enqueues as a send does (enqueue.c).  What an operation needs
- * beyond its transfer (struct put_more) is filled into pending[slot] before the record is
+ * beyond its transfer (struct put_more) is filled into pending[slot] before the operation is
  * published.
  *
  * A put without a signal is a put whose signal index is BATONI_NO_SIGNAL.  It has the kind of the

@@ -60,30 +60,30 @@ struct batoni_split_place {
 struct split {
 	struct batoni_collective c;
 	struct baton_comm *parent;
-	struct batoni_comm_plan plan; /* of the new one */
+	struct batoni_comm_setup setup; /* of the new one */
 	/* The ranks of this color, by the parent's numbers; this rank's number among them. */
 	int *ranks;
 	int size, rank;
 };
 
-/* ---- the plan ---- */
+/* ---- the setup ---- */
 
 /* That of the parent, before its ranks had agreed on it; on the same device. */
 static void
-inherit(const struct baton_comm *parent, struct batoni_comm_plan *plan)
+inherit(const struct baton_comm *parent, struct batoni_comm_setup *setup)
 {
-	*plan = parent->plan;
-	batoni_comm_plan_on(plan, parent->device_ops);
-	plan->direct = plan->apart = plan->near = plan->near_only = false;
-	plan->message_max = 0;
-	plan->requests_most = plan->requests_max;
-	plan->device_config.host_rank = batoni_launcher_host_rank();
+	*setup = parent->setup;
+	batoni_comm_setup_on(setup, parent->device_ops);
+	setup->direct = setup->apart = setup->near = setup->near_only = false;
+	setup->message_max = 0;
+	setup->requests_most = setup->requests_max;
+	setup->device_config.host_rank = batoni_launcher_host_rank();
 	if (parent->device->number >= 0)
-		plan->device_config.cuda_device = parent->device->number;
+		setup->device_config.cuda_device = parent->device->number;
 }
 
 static void
-make_plan(struct split *s, const struct baton_comm_options *options,
+make_setup(struct split *s, const struct baton_comm_options *options,
           struct baton_comm **comm_p)
 {
 	enum baton_status status;
@@ -91,10 +91,10 @@ make_plan(struct split *s, const struct baton_comm_options *options,
 	if (!comm_p)
 		batoni_object(&s->c, BATON_ERR_INVALID, "comm_p is NULL");
 	if (!options) {
-		inherit(s->parent, &s->plan);
+		inherit(s->parent, &s->setup);
 		return;
 	}
-	status = batoni_comm_plan(options, &s->plan);
+	status = batoni_comm_setup(options, &s->setup);
 	if (status != BATON_OK)
 		batoni_object(&s->c, status, "%s", baton_last_error());
 }
@@ -210,8 +210,8 @@ make_place(const struct split *s, struct batoni_split_place *place)
 	return status;
 }
 
-/* The exchange has failed.  If all ranks know that, nobody comes; else this rank does not, and
- * those that may have come are told so. */
+/* The exchange has failed.  If all ranks know that, none joins; else this rank does not join, and tells
+ * ranks that may have joined. */
 static void
 discard_place(const struct split *s, const struct batoni_split_place *place)
 {
@@ -287,8 +287,8 @@ create(struct split *s, struct baton_comm **comm_p)
 	if (!s->parent->opened->ops->deriving && !meets_in_a_room(s))
 		return batoni_comm_create_by_id(
 			s->size, s->rank, &s->c.rma->places[s->ranks[0]].id,
-			&s->plan, comm_p);
-	batoni_creation_begin(&creation, &s->plan, BATON_OK);
+			&s->setup, comm_p);
+	batoni_creation_begin(&creation, &s->setup, BATON_OK);
 	creation.call = s->c.call;
 	status = join(s, &creation.bootstrap);
 	return status == BATON_OK ? batoni_creation_run(&creation, comm_p)
@@ -345,7 +345,7 @@ split(const char *call, uint64_t what, struct baton_comm *comm, int color,
 		return status;
 	s.c.what = what;
 	s.c.unlike = "not all ranks make this call";
-	make_plan(&s, options, comm_p);
+	make_setup(&s, options, comm_p);
 	status = agree(&s, color, key);
 	if (status == BATON_OK && color >= 0)
 		status = create(&s, &made);

@@ -19,7 +19,7 @@
  * stands in front of those with units.
  *
  * A wait for any of its counters has a place and units at each; the first node in its order that is met
- * ends it, and the others give their units back.  It looks at all of its nodes each time, and is
+ * ends it, and the others give their units back.  It checks all of its nodes each time, and is
  * parked if stores alone move all of their counters.
  *
  * Hence `unmet`, the first node not seen to be met, only moves forward, and testing a
@@ -50,7 +50,7 @@
 #include "life.h"
 #include "liveness.h"
 
-/* How often the processes of peers are looked at. */
+/* How often the processes of peers are checked. */
 #define PEERS_CHECK_NS UINT64_C(100000000)
 
 enum survey_result {
@@ -87,7 +87,7 @@ is_met(const struct batoni_wait_node *node)
 {
 	/* Pairs with the signaller's fetch-add (batoni_signal_store).  For the data an
 	 * acquire would do.  It is sequentially consistent because it may be the last
-	 * look before a sleep (rma.h): an acquire load could be ordered before the
+	 * check before a sleep (rma.h): an acquire load could be ordered before the
 	 * store that announces the sleeper. */
 	return atomic_load(node->counter->value) >= node->target;
 }
@@ -96,7 +96,7 @@ is_met(const struct batoni_wait_node *node)
  * if there is none.  Of the nodes with units the first unmet one has the lowest.
  *
  * The stored value is never above the lowest unmet target: a thread that is about to sleep
- * stores it before its last look, new targets of nodes with units are higher, and when targets
+ * stores it before its last check, new targets of nodes with units are higher, and when targets
  * decrease, or a fixed one comes, it is stored again. */
 static void
 want(struct batoni_counter *counter)
@@ -161,7 +161,7 @@ set_sleep(struct batoni_rma *rma, struct batoni_pending *pending,
 	load->awaiting += sleep == BATONI_WAIT_AWAITING;
 }
 
-/* The wait needs another look: the engine may not sleep on the bell. */
+/* The wait has to be polled again: the engine may not sleep on the bell. */
 static void
 unpark(struct batoni_rma *rma, struct batoni_pending *pending)
 {
@@ -257,7 +257,7 @@ finish(struct batoni_rma *rma, struct batoni_pending *pending)
 	batoni_transfer_moved(pending->transfer, 0);
 }
 
-/* ---- looking ---- */
+/* ---- polling ---- */
 
 /* Do only stores into our segment move this counter? */
 static bool
@@ -368,7 +368,7 @@ any_gone(const struct batoni_rma *rma, const struct batoni_pending *pending,
 }
 
 /* Is a source known to be gone (liveness.c), whose counter only its stores could move?  Then the
- * first look tells. */
+ * first poll tells. */
 static bool
 is_known_gone(const struct batoni_rma *rma, const struct batoni_pending *pending)
 {
@@ -402,7 +402,7 @@ survey_counters(struct batoni_rma *rma, struct batoni_pending *pending,
 		    is_known_gone(rma, pending))
 			return GONE;
 		if (!only_stores_end(rma, pending)) {
-			/* Where it was parked, nobody looks for messages. */
+			/* A parked wait is not polled for messages. */
 			if (pending->wait.sleep == BATONI_WAIT_PARKED)
 				unpark(rma, pending);
 			set_sleep(rma, pending, BATONI_WAIT_AWAITING);

@@ -196,10 +196,10 @@ receive_signals(struct batoni_rma *rma)
 {
 	struct baton_comm *comm = rma->comm;
 
-	if (!batoni_try()) {
+	if (!batoni_trylock()) {
 		if (!batoni_is_left_to_us(comm))
 			return;
-		batoni_take();
+		batoni_lock();
 	}
 	if (batoni_may_drive(comm) && comm->fault.status == BATON_OK &&
 	    !atomic_load(&comm->driving.lost_below)) {
@@ -208,7 +208,7 @@ receive_signals(struct batoni_rma *rma)
 		comm->onesided->path.ops->test(&comm->onesided->path);
 		batoni_end_and_issue();
 	}
-	batoni_leave();
+	batoni_unlock();
 }
 
 enum baton_status

@@ -9,7 +9,7 @@
  * If the communicator has native puts, those of native_path.c follow.
  * Each rank then chooses the path of its own puts for every peer (paths.c).  The last exchange tells
  * whether all ranks have found their paths, since a window exists on all ranks or on none.
- * It also tells whether a rank has chosen messages for some rank of its own host, and for
+ * It also tells whether a rank has chosen messages for some rank of its own node, and for
  * some rank of another node, so each rank knows whether messages may come to it.  A rank's
  * contribution has the same few bytes whatever the number of ranks.  A rank that is refused
  * for its own arguments, or has no memory for the others' contributions, takes part
@@ -53,7 +53,7 @@ struct answer {
 	uint64_t messages; /* MESSAGES_* */
 };
 
-#define MESSAGES_HERE 1u /* to a rank of its own host */
+#define MESSAGES_HERE 1u /* to a rank of its own node */
 #define MESSAGES_AWAY 2u /* to a rank of another node */
 
 struct ending {
@@ -399,20 +399,20 @@ connect_window(struct batoni_collective *c, struct baton_window *window)
 
 	window->id = rma->next_window;
 	batoni_paths_choose(c, window);
-	batoni_take();
+	batoni_lock();
 	batoni_list_append(&rma->windows, &window->link);
-	batoni_leave();
+	batoni_unlock();
 	status = tell_paths(c, window);
 	/* If the communicator broke here, peers may have put already. */
 	if (status != BATON_OK && baton_comm_status(rma->comm) != BATON_OK)
 		stop_messages(window);
-	batoni_take();
+	batoni_lock();
 	if (status != BATON_OK)
 		batoni_list_remove(&window->link);
 	else if (window->listens)
 		batoni_messages_listen(rma, 1);
 	batoni_paths_sum(rma);
-	batoni_leave();
+	batoni_unlock();
 	if (status == BATON_OK)
 		batoni_paths_announce(window);
 	else if (window->offered && baton_comm_status(rma->comm) == BATON_OK)
@@ -481,7 +481,7 @@ ask_for_ends(struct batoni_collective *c, const struct baton_window *window,
 	struct ending mine;
 	enum baton_status status;
 
-	batoni_take();
+	batoni_lock();
 	batoni_place_inbox();
 	mine = (struct ending){
 		.pending = window->pending + atomic_load(&window->entering) +
@@ -489,7 +489,7 @@ ask_for_ends(struct batoni_collective *c, const struct baton_window *window,
 		.sent = window->sent,
 		.applied = window->applied,
 	};
-	batoni_leave();
+	batoni_unlock();
 	status = batoni_collect(c, &mine, sizeof(mine), rma->answers);
 	*on_their_way_p = 0;
 	for (int i = 0; i < rma->size && status == BATON_OK; i++) {
@@ -509,13 +509,13 @@ ask_for_ends(struct batoni_collective *c, const struct baton_window *window,
 static void
 apply_messages(struct batoni_rma *rma)
 {
-	batoni_take();
+	batoni_lock();
 	if (rma->comm->fault.status == BATON_OK) {
 		batoni_messages_post(rma);
 		batoni_messages_drain(rma);
 		batoni_end_and_issue();
 	}
-	batoni_leave();
+	batoni_unlock();
 }
 
 /* Drive until all ranks have applied what was sent to them.  BUSY: a rank has puts that
@@ -568,7 +568,7 @@ leave_window(struct baton_window *window)
 
 	stop_messages(window);
 	await_own_copies(window);
-	batoni_take();
+	batoni_lock();
 	batoni_list_remove(&window->link);
 	if (window->listens)
 		batoni_messages_listen(rma, -1);
@@ -582,7 +582,7 @@ leave_window(struct baton_window *window)
 		rma->buried = window;
 		atomic_store(&window->handle.alive, 0);
 	}
-	batoni_leave();
+	batoni_unlock();
 	if (!held)
 		window_free(window);
 	else if (window->memory) {
@@ -634,12 +634,12 @@ baton_window_deregister(struct baton_window *window)
 		atomic_store(&window->closing, false);
 		return status;
 	}
-	batoni_take();
+	batoni_lock();
 	batoni_list_remove(&window->link);
 	if (window->listens)
 		batoni_messages_listen(window->rma, -1);
 	batoni_paths_sum(window->rma);
-	batoni_leave();
+	batoni_unlock();
 	window_free(window);
 	return BATON_OK;
 }

@@ -51,26 +51,26 @@ static struct baton_comm *kept; /* under table_lock: see keep_for_device */
 
 /* Those of requests, which the one-sided layer's follow, and its own. */
 static uint64_t
-layer_slots(const struct batoni_comm_plan *plan, uint32_t requests)
+layer_slots(const struct batoni_comm_setup *setup, uint32_t requests)
 {
-	return requests + batoni_onesided_slots(plan->size, plan->contexts_max);
+	return requests + batoni_onesided_slots(setup->size, setup->contexts_max);
 }
 
 /* A native transport's follow those of the layer. */
 static uint64_t
-upper_slots(const struct batoni_comm_plan *plan, uint32_t requests)
+upper_slots(const struct batoni_comm_setup *setup, uint32_t requests)
 {
-	if (batoni_plan_is_native(plan))
-		return (plan->onesided ? layer_slots(plan, requests) : 0) +
-		       batoni_native_layer()->slots(plan->size);
-	return plan->onesided ? layer_slots(plan, requests) : requests;
+	if (batoni_setup_is_native(setup))
+		return (setup->onesided ? layer_slots(setup, requests) : 0) +
+		       batoni_native_layer()->slots(setup->size);
+	return setup->onesided ? layer_slots(setup, requests) : requests;
 }
 
 uint32_t
-batoni_comm_native_slot(const struct batoni_comm_plan *plan)
+batoni_comm_native_slot(const struct batoni_comm_setup *setup)
 {
-	return plan->onesided
-	               ? (uint32_t)layer_slots(plan, plan->requests_max)
+	return setup->onesided
+	               ? (uint32_t)layer_slots(setup, setup->requests_max)
 	               : 0;
 }
 
@@ -90,41 +90,41 @@ find_storing(const struct baton_comm *comm)
 
 /* Of the transport that the engine sees, or that a native one is layered on. */
 static struct batoni_transport_config
-upper_config(const struct batoni_comm_plan *plan, const struct baton_comm *comm)
+upper_config(const struct batoni_comm_setup *setup, const struct baton_comm *comm)
 {
 	/* check_slots has found that it fits. */
 	struct batoni_transport_config config = {
 		.device = comm->device,
-		.apart = plan->apart,
+		.apart = setup->apart,
 		/* A native one's own messages, and those below it, are none of the program's, unless near
 		 * is there. */
-		.check = plan->check &&
-		         (!batoni_plan_is_native(plan) || plan->near),
-		.slots = (uint32_t)upper_slots(plan, plan->requests_max),
-		.slots_most = (uint32_t)upper_slots(plan, plan->requests_most),
+		.check = setup->check &&
+		         (!batoni_setup_is_native(setup) || setup->near),
+		.slots = (uint32_t)upper_slots(setup, setup->requests_max),
+		.slots_most = (uint32_t)upper_slots(setup, setup->requests_most),
 		.until_ns = comm->patience.until_ns,
 	};
 
-	if (!plan->onesided)
+	if (!setup->onesided)
 		return config;
-	config.hidden_tags = batoni_onesided_tags(plan->contexts_max);
+	config.hidden_tags = batoni_onesided_tags(setup->contexts_max);
 	config.segment_bytes = batoni_onesided_segment_bytes(
-		plan->size, plan->signals_max, plan->contexts_max);
-	config.part_at = batoni_onesided_head_bytes(plan->size);
-	config.part_bytes = batoni_onesided_source_bytes(plan->signals_max,
-	                                                 plan->contexts_max);
+		setup->size, setup->signals_max, setup->contexts_max);
+	config.part_at = batoni_onesided_head_bytes(setup->size);
+	config.part_bytes = batoni_onesided_source_bytes(setup->signals_max,
+	                                                 setup->contexts_max);
 	config.stores = find_storing(comm);
 	return config;
 }
 
 /* Of this process; other ranks may have other chunks. */
 static struct batoni_staging_config
-staging_config(const struct batoni_comm_plan *plan)
+staging_config(const struct batoni_comm_setup *setup)
 {
 	struct batoni_staging_config config = batoni_staging_layer()->defaults;
 	const struct batoni_config *environment = batoni_config();
 
-	bool only_puts = batoni_plan_is_native(plan) && !plan->near;
+	bool only_puts = batoni_setup_is_native(setup) && !setup->near;
 
 	/* Puts by message alone go this way. */
 	if (only_puts)
@@ -136,60 +136,60 @@ staging_config(const struct batoni_comm_plan *plan)
 	config.maps = environment->staging_maps != BATONI_STAGING_MAPS_NONE &&
 	              !only_puts;
 	config.maps_all = environment->staging_maps == BATONI_STAGING_MAPS_ALL;
-	config.whole_max = plan->message_max;
-	if (plan->message_max && config.chunk_bytes > plan->message_max)
-		config.chunk_bytes = plan->message_max;
+	config.whole_max = setup->message_max;
+	if (setup->message_max && config.chunk_bytes > setup->message_max)
+		config.chunk_bytes = setup->message_max;
 	return config;
 }
 
 /* Of the one below staging, where there is that. */
 static struct batoni_transport_config
-unstaged_config(const struct batoni_comm_plan *plan, const struct baton_comm *comm)
+unstaged_config(const struct batoni_comm_setup *setup, const struct baton_comm *comm)
 {
-	const struct batoni_staging_config staging = staging_config(plan);
-	struct batoni_transport_config upper = upper_config(plan, comm);
+	const struct batoni_staging_config staging = staging_config(setup);
+	struct batoni_transport_config upper = upper_config(setup, comm);
 
-	if (plan->stages)
+	if (setup->stages)
 		return batoni_staging_layer()->below(&upper, &staging);
 	/* The lower transport of a native one sees host memory only. */
-	if (batoni_plan_is_native(plan) || comm->device_ops->memory->host_only)
+	if (batoni_setup_is_native(setup) || comm->device_ops->memory->host_only)
 		upper.device = NULL;
 	return upper;
 }
 
 struct batoni_transport_config
-batoni_comm_transport_config(const struct batoni_comm_plan *plan,
+batoni_comm_transport_config(const struct batoni_comm_setup *setup,
                              const struct baton_comm *comm)
 {
-	const struct batoni_transport_config above = unstaged_config(plan, comm);
+	const struct batoni_transport_config above = unstaged_config(setup, comm);
 	const struct batoni_pairs_ops *pairs = batoni_pairs_layer();
 	struct batoni_transport_config config;
 
-	if (!plan->near)
+	if (!setup->near)
 		return above;
 	/* It may have to carry the messages. */
-	config = plan->near_only ? pairs->below(&above) : above;
-	config.pairs_bytes = pairs->area_bytes(plan->size, above.slots_most);
-	config.pairs_control = pairs->control_bytes(plan->size);
+	config = setup->near_only ? pairs->below(&above) : above;
+	config.pairs_bytes = pairs->area_bytes(setup->size, above.slots_most);
+	config.pairs_control = pairs->control_bytes(setup->size);
 	config.pairs_format = pairs->format;
 	return config;
 }
 
 static enum baton_status
-create_pairs(struct baton_comm *comm, const struct batoni_comm_plan *plan)
+create_pairs(struct baton_comm *comm, const struct batoni_comm_setup *setup)
 {
-	const struct batoni_transport_config config = unstaged_config(plan, comm);
+	const struct batoni_transport_config config = unstaged_config(setup, comm);
 
-	return batoni_pairs_layer()->create(&config, plan->size, &comm->pairs);
+	return batoni_pairs_layer()->create(&config, setup->size, &comm->pairs);
 }
 
 static enum baton_status
-create_staging(struct baton_comm *comm, const struct batoni_comm_plan *plan)
+create_staging(struct baton_comm *comm, const struct batoni_comm_setup *setup)
 {
-	const struct batoni_staging_config staging = staging_config(plan);
-	const struct batoni_transport_config upper = upper_config(plan, comm);
+	const struct batoni_staging_config staging = staging_config(setup);
+	const struct batoni_transport_config upper = upper_config(setup, comm);
 
-	return batoni_staging_layer()->create(&upper, &staging, plan->size,
+	return batoni_staging_layer()->create(&upper, &staging, setup->size,
 	                                      &comm->staging);
 }
 
@@ -222,7 +222,7 @@ give_index(uint32_t index, uint32_t generation)
 }
 
 /* Streams that were released may have yet to see it.  Anything but OK: the device may still
- * touch records and words; UNSUPPORTED: it cannot tell. */
+ * touch operations and words; UNSUPPORTED: it cannot tell. */
 static enum baton_status
 free_pool(struct baton_comm *comm)
 {
@@ -255,11 +255,11 @@ keep_for_device(struct baton_comm *comm, enum batoni_log_level level)
 	/* The communicator, three or four arrays of its pool, and its locals. */
 	batoni_mem_keep(comm->pool.stamps ? 5 : 4);
 	/* Late triggers end the locals. */
-	batoni_take();
+	batoni_lock();
 	for (struct batoni_list_node *node = comm->locals.next;
 	     node != &comm->locals; node = node->next)
 		batoni_mem_keep(1);
-	batoni_leave();
+	batoni_unlock();
 }
 
 static void
@@ -332,47 +332,47 @@ alloc_marks(struct baton_comm *comm, uint32_t count)
 }
 
 static enum baton_status
-comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
+comm_init(struct baton_comm *comm, const struct batoni_comm_setup *setup,
           uint32_t generation)
 {
-	uint32_t count = plan->requests_max;
+	uint32_t count = setup->requests_max;
 	enum baton_status status;
 
 	status = batoni_pool_init(&comm->pool, count, generation,
-	                          plan->timestamps, comm->device,
+	                          setup->timestamps, comm->device,
 	                          comm->patience.until_ns);
 	if (status == BATON_OK)
 		status = batoni_fifo_table_init(&comm->fifos, count, comm);
-	comm->message_path = batoni_alloc((size_t)plan->size,
+	comm->message_path = batoni_alloc((size_t)setup->size,
 	                                  sizeof(*comm->message_path));
 	if (!comm->message_path)
 		status = BATON_ERR_NOMEM;
-	if (status == BATON_OK && plan->device_ops->marks)
+	if (status == BATON_OK && setup->device_ops->marks)
 		status = alloc_marks(comm, count);
-	if (status == BATON_OK && plan->onesided)
+	if (status == BATON_OK && setup->onesided)
 		status = batoni_onesided_layer()->open(
-			&(struct batoni_onesided_plan){
-				.size = plan->size,
+			&(struct batoni_onesided_config){
+				.size = setup->size,
 				.requests_max = count,
-				.signals_max = plan->signals_max,
-				.contexts_max = plan->contexts_max,
+				.signals_max = setup->signals_max,
+				.contexts_max = setup->contexts_max,
 				.device = comm->device_ops->memory->host_only
 				                  ? NULL
 				                  : comm->device,
 				.until_ns = comm->patience.until_ns,
 			},
 			&comm->onesided);
-	if (status == BATON_OK && plan->stages)
-		status = create_staging(comm, plan);
-	if (status == BATON_OK && plan->near)
-		status = create_pairs(comm, plan);
-	if (status == BATON_OK && batoni_plan_is_native(plan))
-		status = batoni_comm_create_native(comm, plan);
-	if (status == BATON_OK && plan->progress != BATON_PROGRESS_CALLS)
+	if (status == BATON_OK && setup->stages)
+		status = create_staging(comm, setup);
+	if (status == BATON_OK && setup->near)
+		status = create_pairs(comm, setup);
+	if (status == BATON_OK && batoni_setup_is_native(setup))
+		status = batoni_comm_create_native(comm, setup);
+	if (status == BATON_OK && setup->progress != BATON_PROGRESS_CALLS)
 		status = batoni_engine_start();
-	comm->timeout_ns = plan->timeout_ns;
-	comm->tensors_max = plan->tensors_max;
-	comm->progress = plan->progress;
+	comm->timeout_ns = setup->timeout_ns;
+	comm->tensors_max = setup->tensors_max;
+	comm->progress = setup->progress;
 	batoni_list_init(&comm->deadlines.list);
 	batoni_list_init(&comm->locals);
 	comm->deadlines.next_ns = BATONI_NEVER;
@@ -383,44 +383,44 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_plan *plan,
 
 /* A transfer has so many bits for its slot. */
 static enum baton_status
-check_slots(const struct batoni_comm_plan *plan)
+check_slots(const struct batoni_comm_setup *setup)
 {
-	const struct batoni_staging_config staging = staging_config(plan);
-	uint64_t slots = upper_slots(plan, plan->requests_most);
+	const struct batoni_staging_config staging = staging_config(setup);
+	uint64_t slots = upper_slots(setup, setup->requests_most);
 	char mine[64] = "";
 
-	if (plan->stages)
+	if (setup->stages)
 		slots = batoni_staging_slots(slots, &staging);
 	if (slots <= BATONI_SLOTS_LIMIT)
 		return BATON_OK;
-	if (plan->requests_most != plan->requests_max)
+	if (setup->requests_most != setup->requests_max)
 		snprintf(mine, sizeof(mine),
 		         " (on the rank with most; this one has %u)",
-		         plan->requests_max);
+		         setup->requests_max);
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
 	                     "%d ranks with %d contexts each and %u requests%s "
 	                     "are %llu transfers; a communicator can have %u: "
 	                     "choose a smaller options->contexts_max or "
 	                     "requests_max",
-	                     plan->size, plan->contexts_max, plan->requests_most,
+	                     setup->size, setup->contexts_max, setup->requests_most,
 	                     mine, (unsigned long long)slots,
 	                     BATONI_SLOTS_LIMIT);
 }
 
 static uint64_t
-creation_ends_ns(const struct batoni_comm_plan *plan)
+creation_ends_ns(const struct batoni_comm_setup *setup)
 {
 	return batoni_real_ns() +
-	       (uint64_t)(plan->timeout_ns ? plan->timeout_ns : PATIENCE_NS);
+	       (uint64_t)(setup->timeout_ns ? setup->timeout_ns : PATIENCE_NS);
 }
 
 enum baton_status
-batoni_comm_prepare(const struct batoni_comm_plan *plan,
+batoni_comm_prepare(const struct batoni_comm_setup *setup,
                     struct baton_comm **comm_p)
 {
-	struct batoni_device_config config = plan->device_config;
+	struct batoni_device_config config = setup->device_config;
 	struct baton_comm *comm;
-	enum baton_status status = check_slots(plan);
+	enum baton_status status = check_slots(setup);
 	uint32_t generation = 0;
 
 	if (status != BATON_OK)
@@ -430,11 +430,11 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 	comm = batoni_handle_new(&handles);
 	if (!comm)
 		goto no_memory;
-	comm->device_ops = plan->device_ops;
-	comm->in_engine = plan->device_ops->in_engine != NULL;
-	comm->inspects = !plan->device_ops->memory->host_only;
-	comm->direct = plan->direct;
-	comm->checked = plan->check;
+	comm->device_ops = setup->device_ops;
+	comm->in_engine = setup->device_ops->in_engine != NULL;
+	comm->inspects = !setup->device_ops->memory->host_only;
+	comm->direct = setup->direct;
+	comm->checked = setup->check;
 	pthread_mutex_init(&comm->order.lock, NULL);
 	pthread_mutex_init(&comm->marks.lock, NULL);
 	comm->index = take_index(&generation);
@@ -445,13 +445,13 @@ batoni_comm_prepare(const struct batoni_comm_plan *plan,
 		                       BATONI_COMMS_MAX - 1);
 		goto free_comm;
 	}
-	config.until_ns = comm->patience.until_ns = creation_ends_ns(plan);
-	status = plan->device_ops->open(&config, &comm->device);
+	config.until_ns = comm->patience.until_ns = creation_ends_ns(setup);
+	status = setup->device_ops->open(&config, &comm->device);
 	if (status != BATON_OK) {
 		give_index(comm->index, generation);
 		goto free_comm;
 	}
-	status = comm_init(comm, plan, generation);
+	status = comm_init(comm, setup, generation);
 	if (status == BATON_OK) {
 		*comm_p = comm;
 		return BATON_OK;
@@ -469,7 +469,7 @@ free_comm:
 no_memory:
 	return batoni_refuse(BATON_ERR_NOMEM,
 	                     "no memory for a communicator of %u requests",
-	                     plan->requests_max);
+	                     setup->requests_max);
 }
 
 /* Does direct.h know such a path? */
@@ -688,13 +688,13 @@ baton_comm_destroy(struct baton_comm *comm)
 		return status;
 	/* A dump may be writing to a slow terminal: wait for it without the lock. */
 	batoni_dump_await();
-	batoni_take();
+	batoni_lock();
 	close_paths(comm, status != BATON_OK);
 	comm->transport->patience = &comm->patience;
 	comm->transport_ops->close(comm->transport, status != BATON_OK);
 	/* Other ranks' calls, and the close, may have told that something moves. */
 	batoni_comm_unlist(comm);
-	batoni_leave();
+	batoni_unlock();
 	comm_free(comm);
 	return BATON_OK;
 }
@@ -707,12 +707,12 @@ baton_comm_abort(struct baton_comm *comm)
 	BATONI_ENTER("baton_comm_abort");
 	if (!batoni_comm_lives(comm))
 		return batoni_refuse_comm("baton_comm_abort", comm);
-	batoni_take();
+	batoni_lock();
 	batoni_place_inbox();
 	batoni_comm_break(comm, BATON_ERR_ABORTED,
 	                  "aborted: baton_comm_abort was called on this rank");
 	batoni_comm_end_all_now(comm);
 	batoni_end_and_issue();
-	batoni_leave();
+	batoni_unlock();
 	return BATON_OK;
 }

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Making a communicator from a plan and an opened transport: the steps of one rank's creation
+/* Making a communicator from a setup and an opened transport: the steps of one rank's creation
  * (creation.c).  And what else the files of this room offer to each other. */
 #ifndef BATONI_COMM_H
 #define BATONI_COMM_H
 
 #include "opening.h"
 
-/* Check the options (NULL: the defaults) and fill *plan_p.  OK, INVALID, UNSUPPORTED (with a
+/* Check the options (NULL: the defaults) and fill *setup_p.  OK, INVALID, UNSUPPORTED (with a
  * sentence by batoni_refuse). */
 enum baton_status
-batoni_comm_plan(const struct baton_comm_options *options,
-                 struct batoni_comm_plan *plan_p);
-/* Put the plan on this device, instead of the one that the options chose. */
-void batoni_comm_plan_on(struct batoni_comm_plan *plan,
+batoni_comm_setup(const struct baton_comm_options *options,
+                 struct batoni_comm_setup *setup_p);
+/* Put the setup on this device, instead of the one that the options chose. */
+void batoni_comm_setup_on(struct batoni_comm_setup *setup,
                          const struct batoni_device_ops *device);
 /* Everything that can fail on this rank alone: table entry, pool, device, engine thread, staging,
- * one-sided layer for plan->size ranks.  OK, NOMEM, AGAIN, SYSTEM, INVALID, UNSUPPORTED, CUDA. */
-enum baton_status batoni_comm_prepare(const struct batoni_comm_plan *plan,
+ * one-sided layer for setup->size ranks.  OK, NOMEM, AGAIN, SYSTEM, INVALID, UNSUPPORTED, CUDA. */
+enum baton_status batoni_comm_prepare(const struct batoni_comm_setup *setup,
                                       struct baton_comm **comm_p);
-/* The configuration of the transport for this communicator, which was prepared from the plan. */
+/* The configuration of the transport for this communicator, which was prepared from the setup. */
 struct batoni_transport_config
-batoni_comm_transport_config(const struct batoni_comm_plan *plan,
+batoni_comm_transport_config(const struct batoni_comm_setup *setup,
                              const struct baton_comm *comm);
 /* The first slot, of the transport below, of a native transport's own. */
-uint32_t batoni_comm_native_slot(const struct batoni_comm_plan *plan);
+uint32_t batoni_comm_native_slot(const struct batoni_comm_setup *setup);
 /* Takes the transport over, and cannot fail. */
 void batoni_comm_start(struct baton_comm *comm,
                        struct batoni_transport *transport);
@@ -47,16 +47,16 @@ const char *batoni_why_engine_puts(const struct baton_comm *comm);
 
 /* How many ranks a communicator may have.  OK, INVALID. */
 enum baton_status batoni_local_size(const char *call, int size);
-/* The plan, of `call` with so many ranks, is for the local transport from now on, where that is
+/* The setup, of `call` with so many ranks, is for the local transport from now on, where that is
  * not another one than it names.  OK; UNSUPPORTED, with a sentence. */
 enum baton_status batoni_local_transport(const char *call, int size,
-                                         struct batoni_comm_plan *plan);
+                                         struct batoni_comm_setup *setup);
 
-/* baton_comm_create_id, with a plan in place of the options, and an id that a peer has sent: PEER, if it is
+/* baton_comm_create_id, with a setup in place of the options, and an id that a peer has sent: PEER, if it is
  * none. */
 enum baton_status batoni_comm_create_by_id(int size, int rank,
                                            const struct baton_unique_id *id,
-                                           const struct batoni_comm_plan *plan,
+                                           const struct batoni_comm_setup *setup,
                                            struct baton_comm **comm_p);
 /* An id of this process whose ranks will not meet: a rank that comes all the same is refused. */
 void batoni_comm_forget_id(const struct baton_unique_id *id);
@@ -64,7 +64,7 @@ void batoni_comm_forget_id(const struct baton_unique_id *id);
 /* ---- native transports (native.h): the engine's part of opening one (open_native.c) ---- */
 
 enum baton_status batoni_comm_create_native(struct baton_comm *comm,
-                                            const struct batoni_comm_plan *plan);
+                                            const struct batoni_comm_setup *setup);
 /* Nothing, if it was opened. */
 void batoni_comm_discard_native(struct baton_comm *comm);
 

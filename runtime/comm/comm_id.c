@@ -74,7 +74,7 @@ struct meeting {
 	enum stage stage;
 	enum baton_status status; /* OK, or why it fails */
 	char why[256];            /* what all are told */
-	struct batoni_comm_plan first; /* of the rank that opened it */
+	struct batoni_comm_setup first; /* of the rank that opened it */
 	struct batoni_rendezvous *rendezvous;      /* or NULL */
 	struct batoni_room *room;      /* MAKING */
 	/* By rank. */
@@ -182,7 +182,7 @@ open_rendezvous(struct meeting *meeting)
 
 static struct meeting *
 meeting_new(const struct token *token, int size,
-            const struct batoni_comm_plan *plan)
+            const struct batoni_comm_setup *setup)
 {
 	struct meeting *meeting = batoni_alloc(1, sizeof(*meeting));
 
@@ -199,7 +199,7 @@ meeting_new(const struct token *token, int size,
 	}
 	for (int rank = 0; rank < size; rank++)
 		meeting->links[rank].fd = -1;
-	meeting->first = *plan;
+	meeting->first = *setup;
 	meeting->next = meetings;
 	meetings = meeting;
 	return meeting;
@@ -258,9 +258,9 @@ meeting_check_locked(struct meeting *meeting)
 
 static enum baton_status
 meeting_join_locked(struct meeting *meeting, int size, int rank,
-                    const struct batoni_comm_plan *plan)
+                    const struct batoni_comm_setup *setup)
 {
-	const char *differs = batoni_plans_differ(&meeting->first, plan);
+	const char *differs = batoni_setups_differ(&meeting->first, setup);
 	enum baton_status status = BATON_OK;
 
 	if (rank < meeting->size && meeting->here[rank])
@@ -409,29 +409,29 @@ meeting_wait_locked(struct meeting *meeting, int64_t timeout_ns)
 
 /* All are of this process. */
 static enum baton_status
-create_in_room(struct batoni_room *room, int rank, const struct batoni_comm_plan *plan,
+create_in_room(struct batoni_room *room, int rank, const struct batoni_comm_setup *setup,
      struct baton_comm **comm_p)
 {
 	struct batoni_creation creation;
 
-	batoni_creation_begin(&creation, plan, BATON_OK);
+	batoni_creation_begin(&creation, setup, BATON_OK);
 	creation.call = "baton_comm_create_id";
 	batoni_threads_layer()->join(room, rank, &creation.bootstrap);
 	return batoni_creation_run(&creation, comm_p);
 }
 
 /* Some are not.  `within` ranks are of this process, and so many of them come before this one.
- * `refused`: OK, or the plan was refused, with a sentence. */
+ * `refused`: OK, or the setup was refused, with a sentence. */
 static enum baton_status
 make_linked(const struct batoni_side_link *link, int rank, int before, int within,
-            const struct batoni_comm_plan *plan, enum baton_status refused,
+            const struct batoni_comm_setup *setup, enum baton_status refused,
             struct baton_comm **comm_p)
 {
 	struct batoni_creation creation;
 	enum baton_status status;
 
-	batoni_creation_begin(&creation, plan, refused);
-	status = side()->join(plan->size, rank, link, plan->timeout_ns,
+	batoni_creation_begin(&creation, setup, refused);
+	status = side()->join(setup->size, rank, link, setup->timeout_ns,
 	                      &creation.bootstrap);
 	if (status != BATON_OK)
 		return batoni_creation_missed(&creation, status);
@@ -443,7 +443,7 @@ make_linked(const struct batoni_side_link *link, int rank, int before, int withi
 /* All have come, or it has failed.  `asked`: by the options or the environment.  Gives up meetings_lock
  * meanwhile. */
 static enum baton_status
-meeting_end(struct meeting *meeting, int rank, struct batoni_comm_plan plan,
+meeting_end(struct meeting *meeting, int rank, struct batoni_comm_setup setup,
             enum baton_transport asked, struct baton_comm **comm_p)
 {
 	const struct batoni_side_link link = meeting->links[rank];
@@ -459,11 +459,11 @@ meeting_end(struct meeting *meeting, int rank, struct batoni_comm_plan plan,
 		before += meeting->links[i].fd >= 0;
 	pthread_mutex_unlock(&meetings_lock);
 	if (stage == LINKED) {
-		plan.transport = asked;
-		status = make_linked(&link, rank, before, within, &plan,
+		setup.transport = asked;
+		status = make_linked(&link, rank, before, within, &setup,
 		                     BATON_OK, comm_p);
 	} else {
-		status = create_in_room(room, rank, &plan, comm_p);
+		status = create_in_room(room, rank, &setup, comm_p);
 	}
 	pthread_mutex_lock(&meetings_lock);
 	return status;
@@ -500,7 +500,7 @@ call_off(const struct token *token, enum baton_status refused, const char *why)
 /* Under meetings_lock, which is given up on the way. */
 static enum baton_status
 meet(int size, int rank, const struct token *token,
-     const struct batoni_comm_plan *plan, enum baton_transport asked,
+     const struct batoni_comm_setup *setup, enum baton_transport asked,
      struct baton_comm **comm_p)
 {
 	struct meeting *meeting = meeting_find_locked(token);
@@ -512,7 +512,7 @@ meet(int size, int rank, const struct token *token,
 		                     "baton_comm_create_id: the id is spent: its "
 		                     "ranks have met, or given up");
 	if (!meeting) {
-		meeting = meeting_new(token, size, plan);
+		meeting = meeting_new(token, size, setup);
 		owns = meeting && meeting->rendezvous;
 	}
 	if (!meeting) {
@@ -521,14 +521,14 @@ meet(int size, int rank, const struct token *token,
 		return batoni_refuse(BATON_ERR_NOMEM,
 		                     "baton_comm_create_id: out of memory");
 	}
-	status = meeting_join_locked(meeting, size, rank, plan);
+	status = meeting_join_locked(meeting, size, rank, setup);
 	if (status != BATON_OK)
 		return status;
 	if (owns)
-		meeting_own_locked(meeting, rank, plan->timeout_ns);
+		meeting_own_locked(meeting, rank, setup->timeout_ns);
 	else
-		meeting_wait_locked(meeting, plan->timeout_ns);
-	status = meeting_end(meeting, rank, *plan, asked, comm_p);
+		meeting_wait_locked(meeting, setup->timeout_ns);
+	status = meeting_end(meeting, rank, *setup, asked, comm_p);
 	if (--meeting->inside == 0)
 		meeting_free(meeting);
 	return status;
@@ -538,7 +538,7 @@ meet(int size, int rank, const struct token *token,
  * are told. */
 static enum baton_status
 visit(int size, int rank, const struct token *token,
-      const struct batoni_comm_plan *plan, enum baton_status refused,
+      const struct batoni_comm_setup *setup, enum baton_status refused,
       struct baton_comm **comm_p)
 {
 	struct batoni_side_link link;
@@ -553,12 +553,12 @@ visit(int size, int rank, const struct token *token,
 		                     "address of its node",
 		                     (int)token->pid, strerror(token->error));
 	snprintf(why, sizeof(why), "%s", baton_last_error());
-	status = side()->connect(&token->key, size, rank, plan->timeout_ns, &link);
+	status = side()->connect(&token->key, size, rank, setup->timeout_ns, &link);
 	if (refused != BATON_OK)
 		batoni_refuse(refused, "%s", why);
 	if (status != BATON_OK)
 		return refused != BATON_OK ? refused : status;
-	return make_linked(&link, rank, 0, 1, plan, refused, comm_p);
+	return make_linked(&link, rank, 0, 1, setup, refused, comm_p);
 }
 
 static bool
@@ -567,37 +567,37 @@ is_token(const struct token *token)
 	return memcmp(token->magic, "baton-id", sizeof(token->magic)) == 0;
 }
 
-/* `refused`: OK, or the plan was, with a sentence. */
+/* `refused`: OK, or the setup was, with a sentence. */
 static enum baton_status
 create_by_token(int size, int rank, const struct token *token,
-                struct batoni_comm_plan plan, enum baton_status refused,
+                struct batoni_comm_setup setup, enum baton_status refused,
                 struct baton_comm **comm_p)
 {
 	enum baton_status status = refused;
 	enum baton_transport asked;
 
 	pthread_once(&meetings_once, meetings_init);
-	plan.size = size;
+	setup.size = size;
 	if (memcmp(token->maker, maker, sizeof(maker)) != 0)
-		return visit(size, rank, token, &plan, status, comm_p);
-	asked = plan.transport;
+		return visit(size, rank, token, &setup, status, comm_p);
+	asked = setup.transport;
 	if (status == BATON_OK)
 		status = batoni_local_transport("baton_comm_create_id", size,
-		                                &plan);
+		                                &setup);
 	if (status != BATON_OK) {
 		call_off(token, status,
 		         "the options of another rank were refused");
 		return status;
 	}
 	pthread_mutex_lock(&meetings_lock);
-	status = meet(size, rank, token, &plan, asked, comm_p);
+	status = meet(size, rank, token, &setup, asked, comm_p);
 	pthread_mutex_unlock(&meetings_lock);
 	return status;
 }
 
 enum baton_status
 batoni_comm_create_by_id(int size, int rank, const struct baton_unique_id *id,
-                         const struct batoni_comm_plan *plan,
+                         const struct batoni_comm_setup *setup,
                          struct baton_comm **comm_p)
 {
 	struct token token;
@@ -606,7 +606,7 @@ batoni_comm_create_by_id(int size, int rank, const struct baton_unique_id *id,
 	if (!is_token(&token))
 		return batoni_refuse(BATON_ERR_PEER,
 		                     "rank 0 has sent bytes that are no id");
-	return create_by_token(size, rank, &token, *plan, BATON_OK, comm_p);
+	return create_by_token(size, rank, &token, *setup, BATON_OK, comm_p);
 }
 
 void
@@ -623,7 +623,7 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
                      const struct baton_comm_options *options,
                      struct baton_comm **comm_p)
 {
-	struct batoni_comm_plan plan = {.size = 0};
+	struct batoni_comm_setup setup = {.size = 0};
 	enum baton_status status;
 	struct token token;
 	BATONI_UNCANCELLED;
@@ -646,6 +646,6 @@ baton_comm_create_id(int size, int rank, const struct baton_unique_id *id,
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_create_id: id was not made by "
 		                     "baton_unique_id_create");
-	status = batoni_comm_plan(options, &plan);
-	return create_by_token(size, rank, &token, plan, status, comm_p);
+	status = batoni_comm_setup(options, &setup);
+	return create_by_token(size, rank, &token, setup, status, comm_p);
 }

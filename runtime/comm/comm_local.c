@@ -39,9 +39,9 @@ refuse_all(const struct batoni_creation *failed,
 	return batoni_refuse(failed->status, "%s", failed->why);
 }
 
-/* plans: by rank.  Writes comms on success only. */
+/* setups: by rank.  Writes comms on success only. */
 static enum baton_status
-build_local(const struct batoni_comm_plan plans[], int size,
+build_local(const struct batoni_comm_setup setups[], int size,
             struct baton_comm *comms[])
 {
 	struct batoni_creation *creations =
@@ -56,7 +56,7 @@ build_local(const struct batoni_comm_plan plans[], int size,
 		return refuse_memory(size);
 	}
 	for (int i = 0; i < size; i++) {
-		batoni_creation_begin(&creations[i], &plans[i], BATON_OK);
+		batoni_creation_begin(&creations[i], &setups[i], BATON_OK);
 		batoni_threads_layer()->join(room, i, &creations[i].bootstrap);
 	}
 	failed = batoni_creation_run_all(creations, size);
@@ -68,21 +68,21 @@ build_local(const struct batoni_comm_plan plans[], int size,
 	return status;
 }
 
-/* All ranks have the plan. */
+/* All ranks have the setup. */
 static enum baton_status
-build_alike(const struct batoni_comm_plan *plan, int size,
+build_alike(const struct batoni_comm_setup *setup, int size,
             struct baton_comm *comms[])
 {
-	struct batoni_comm_plan *plans =
-		batoni_alloc((size_t)size, sizeof(*plans));
+	struct batoni_comm_setup *setups =
+		batoni_alloc((size_t)size, sizeof(*setups));
 	enum baton_status status;
 
-	if (!plans)
+	if (!setups)
 		return refuse_memory(size);
 	for (int i = 0; i < size; i++)
-		plans[i] = *plan;
-	status = build_local(plans, size, comms);
-	batoni_free(plans);
+		setups[i] = *setup;
+	status = build_local(setups, size, comms);
+	batoni_free(setups);
 	return status;
 }
 
@@ -97,31 +97,31 @@ batoni_local_size(const char *call, int size)
 }
 
 enum baton_status
-batoni_local_transport(const char *call, int size, struct batoni_comm_plan *plan)
+batoni_local_transport(const char *call, int size, struct batoni_comm_setup *setup)
 {
-	if (plan->transport == BATON_TRANSPORT_MPI)
+	if (setup->transport == BATON_TRANSPORT_MPI)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "%s: options->transport is "
 		                     "BATON_TRANSPORT_MPI; the ranks of one process "
 		                     "meet on BATON_TRANSPORT_LOCAL or %s",
 		                     call, batoni_native_layer()->constant);
 	/* Between ranks of one process, near is nothing else. */
-	if (plan->transport == BATON_TRANSPORT_AUTO ||
-	    plan->transport == BATON_TRANSPORT_NEAR)
-		plan->transport = BATON_TRANSPORT_LOCAL;
-	plan->size = size;
+	if (setup->transport == BATON_TRANSPORT_AUTO ||
+	    setup->transport == BATON_TRANSPORT_NEAR)
+		setup->transport = BATON_TRANSPORT_LOCAL;
+	setup->size = size;
 	return BATON_OK;
 }
 
 static enum baton_status
-plan_local(const char *call, int size, const struct baton_comm_options *options,
-           struct batoni_comm_plan *plan)
+setup_local(const char *call, int size, const struct baton_comm_options *options,
+           struct batoni_comm_setup *setup)
 {
 	enum baton_status status = batoni_local_size(call, size);
 
 	if (status == BATON_OK)
-		status = batoni_comm_plan(options, plan);
-	return status == BATON_OK ? batoni_local_transport(call, size, plan)
+		status = batoni_comm_setup(options, setup);
+	return status == BATON_OK ? batoni_local_transport(call, size, setup)
 	                          : status;
 }
 
@@ -129,7 +129,7 @@ enum baton_status
 baton_comm_create_local(int size, const struct baton_comm_options *options,
                         struct baton_comm *comms[])
 {
-	struct batoni_comm_plan plan;
+	struct batoni_comm_setup setup;
 	enum baton_status status;
 	BATONI_UNCANCELLED;
 
@@ -137,8 +137,8 @@ baton_comm_create_local(int size, const struct baton_comm_options *options,
 	if (!comms)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_create_local: comms is NULL");
-	status = plan_local("baton_comm_create_local", size, options, &plan);
-	return status == BATON_OK ? build_alike(&plan, size, comms) : status;
+	status = setup_local("baton_comm_create_local", size, options, &setup);
+	return status == BATON_OK ? build_alike(&setup, size, comms) : status;
 }
 
 /* ---- for tests ---- */
@@ -149,22 +149,22 @@ batoni_comm_create_over(const struct batoni_device_ops *device,
                         const struct baton_comm_options *options,
                         struct baton_comm *comms[])
 {
-	struct batoni_comm_plan plan;
+	struct batoni_comm_setup setup;
 	enum baton_status status;
 	int n = 0;
 
-	status = batoni_comm_plan(options, &plan);
+	status = batoni_comm_setup(options, &setup);
 	if (status != BATON_OK)
 		return status;
-	batoni_comm_plan_on(&plan, device);
-	plan.onesided = !transports[0]->messages.ops->stream_issued;
-	plan.check = false; /* these transports were opened without */
+	batoni_comm_setup_on(&setup, device);
+	setup.onesided = !transports[0]->messages.ops->stream_issued;
+	setup.check = false; /* these transports were opened without */
 	/* A stream-issued transport reaches memory of the device. */
-	plan.stages &= plan.onesided;
-	plan.size = transports[0]->size;
+	setup.stages &= setup.onesided;
+	setup.size = transports[0]->size;
 	while (n < size && status == BATON_OK) {
-		plan.device_config.host_rank = n;
-		status = batoni_comm_prepare(&plan, &comms[n]);
+		setup.device_config.host_rank = n;
+		status = batoni_comm_prepare(&setup, &comms[n]);
 		n += status == BATON_OK;
 	}
 	while (status != BATON_OK && n > 0)
@@ -179,15 +179,15 @@ batoni_comm_create_local_with(const struct batoni_device_ops *device, int size,
                               const struct baton_comm_options *options,
                               struct baton_comm *comms[])
 {
-	struct batoni_comm_plan plan;
+	struct batoni_comm_setup setup;
 	enum baton_status status;
 
-	status = plan_local("batoni_comm_create_local_with", size, options,
-	                    &plan);
+	status = setup_local("batoni_comm_create_local_with", size, options,
+	                    &setup);
 	if (status != BATON_OK)
 		return status;
-	batoni_comm_plan_on(&plan, device);
-	return build_alike(&plan, size, comms);
+	batoni_comm_setup_on(&setup, device);
+	return build_alike(&setup, size, comms);
 }
 
 enum baton_status
@@ -196,18 +196,18 @@ batoni_comm_create_local_mixed(const struct batoni_device_ops *const devices[],
                                const struct baton_comm_options *options,
                                struct baton_comm *comms[])
 {
-	struct batoni_comm_plan *plans =
-		batoni_alloc((size_t)size, sizeof(*plans));
-	enum baton_status status = plans ? BATON_OK : BATON_ERR_NOMEM;
+	struct batoni_comm_setup *setups =
+		batoni_alloc((size_t)size, sizeof(*setups));
+	enum baton_status status = setups ? BATON_OK : BATON_ERR_NOMEM;
 
 	for (int i = 0; i < size && status == BATON_OK; i++) {
-		status = plan_local("batoni_comm_create_local_mixed", size,
-		                    options, &plans[i]);
+		status = setup_local("batoni_comm_create_local_mixed", size,
+		                    options, &setups[i]);
 		if (status == BATON_OK)
-			batoni_comm_plan_on(&plans[i], devices[i]);
+			batoni_comm_setup_on(&setups[i], devices[i]);
 	}
 	if (status == BATON_OK)
-		status = build_local(plans, size, comms);
-	batoni_free(plans);
+		status = build_local(setups, size, comms);
+	batoni_free(setups);
 	return status;
 }

@@ -8,14 +8,14 @@
 
 /* A NULL comm_p is told to the others, as refused options are. */
 static enum baton_status
-plan_for(const struct baton_comm_options *options, struct baton_comm **comm_p,
-         struct batoni_comm_plan *plan)
+setup_for(const struct baton_comm_options *options, struct baton_comm **comm_p,
+         struct batoni_comm_setup *setup)
 {
 	if (!comm_p)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "comm_p is NULL: it must point to where "
 		                     "the communicator goes");
-	return batoni_comm_plan(options, plan);
+	return batoni_comm_setup(options, setup);
 }
 
 enum baton_status
@@ -25,13 +25,13 @@ enum baton_status
 {
 	const struct batoni_world *world = batoni_world_of(BATON_TRANSPORT_MPI);
 	struct batoni_creation creation;
-	struct batoni_comm_plan plan;
+	struct batoni_comm_setup setup;
 	enum baton_status status;
 	BATONI_UNCANCELLED;
 
 	BATONI_ENTER("baton_comm_create_mpi");
-	status = plan_for(options, comm_p, &plan);
-	batoni_creation_begin(&creation, status == BATON_OK ? &plan : NULL,
+	status = setup_for(options, comm_p, &setup);
+	batoni_creation_begin(&creation, status == BATON_OK ? &setup : NULL,
 	                      status);
 	/* What it refuses, it refuses on this rank alone. */
 	status = world->join_over(&batoni_engine_calls, &parent,

@@ -2,15 +2,15 @@
 /*
  * The creation of a communicator, on one rank, over any bootstrap.
  *
- *   PLANS --> OPENS --> ... --> OPENS --> (NATIVE) --> OVER
+ *   SETUPS --> OPENS --> ... --> OPENS --> (NATIVE) --> OVER
  *
- * PLANS: the ranks exchange their plans; all compare them, and take what follows from them.  Then
+ * SETUPS: the ranks exchange their setups; all compare them, and take what follows from them.  Then
  * each prepares its communicator, and makes the first step of opening its transport.  OPENS: they
  * exchange how the step went, and the cards that it has written; then comes the next step, until
- * the transport is open.  NATIVE: where the plan asks for a native transport, that is opened over
+ * the transport is open.  NATIVE: where the setup asks for a native transport, that is opened over
  * it.  At last the communicator starts, which cannot fail.
  *
- * A rank that fails in PLANS or OPENS takes part in the next exchange with its error.  So all fail
+ * A rank that fails in SETUPS or OPENS takes part in the next exchange with its error.  So all fail
  * there, with the same status: that of the lowest rank that has failed, and with its
  * sentence.  From a native transport's steps on, that transport tells the others.
  *
@@ -34,7 +34,7 @@
 #include "tables.h"
 #include "wake.h"
 
-static_assert(sizeof(struct batoni_offer) <= BATONI_RECORD_MAX &&
+static_assert(sizeof(struct batoni_proposal) <= BATONI_RECORD_MAX &&
               sizeof(struct batoni_report) <= BATONI_RECORD_MAX,
               "both are records");
 
@@ -76,26 +76,26 @@ static const char *const names[COMPARED] = {
 };
 
 static void
-fill_values(const struct batoni_comm_plan *plan, int64_t values[COMPARED])
+fill_values(const struct batoni_comm_setup *setup, int64_t values[COMPARED])
 {
-	values[TRANSPORT] = plan->transport;
-	values[SIGNALS] = plan->signals_max;
-	values[CONTEXTS] = plan->contexts_max;
+	values[TRANSPORT] = setup->transport;
+	values[SIGNALS] = setup->signals_max;
+	values[CONTEXTS] = setup->contexts_max;
 	/* The ranks of a native one compare it by themselves, and name one. */
-	values[CHECK] = plan->check && !batoni_plan_is_native(plan);
+	values[CHECK] = setup->check && !batoni_setup_is_native(setup);
 	values[MESSAGE_PATH] = batoni_config()->message_path;
-	values[REQUESTS] = plan->requests_max;
-	values[TIMEOUT] = plan->timeout_ns;
-	values[PROGRESS] = plan->progress;
-	values[TIMESTAMPS] = plan->timestamps;
-	values[LANES] = plan->nccl_lanes;
-	values[CTAS] = plan->nccl_ctas;
-	values[LISTS] = plan->nccl_lists;
+	values[REQUESTS] = setup->requests_max;
+	values[TIMEOUT] = setup->timeout_ns;
+	values[PROGRESS] = setup->progress;
+	values[TIMESTAMPS] = setup->timestamps;
+	values[LANES] = setup->nccl_lanes;
+	values[CTAS] = setup->nccl_ctas;
+	values[LISTS] = setup->nccl_lists;
 }
 
 const char *
-batoni_plans_differ(const struct batoni_comm_plan *one,
-                    const struct batoni_comm_plan *other)
+batoni_setups_differ(const struct batoni_comm_setup *one,
+                    const struct batoni_comm_setup *other)
 {
 	int64_t first[COMPARED], second[COMPARED];
 
@@ -110,7 +110,7 @@ batoni_plans_differ(const struct batoni_comm_plan *one,
 
 /* Of the ranks' values of one kind, those with the least and with the largest. */
 static enum baton_status
-compare_value(int i, const struct batoni_offer offers[], int size)
+compare_value(int i, const struct batoni_proposal offers[], int size)
 {
 	int least = 0, most = 0;
 
@@ -209,9 +209,9 @@ give_up(struct batoni_creation *creation, enum baton_status status)
 	snprintf(creation->why, sizeof(creation->why), "%s", baton_last_error());
 	if (creation->opening.own)
 		creation->ops->give_up(&creation->opening);
-	batoni_take();
+	batoni_lock();
 	bootstrap->ops->close(bootstrap);
-	batoni_leave();
+	batoni_unlock();
 	if (creation->comm)
 		batoni_comm_discard(creation->comm);
 	creation->comm = NULL;
@@ -258,10 +258,10 @@ exchange(struct batoni_creation *creation, size_t bytes, const void **all_p)
 
 	if (creation->begun_ns == 0)
 		creation->begun_ns = batoni_real_ns();
-	batoni_take();
+	batoni_lock();
 	status = bootstrap->ops->exchange(bootstrap, &creation->mine, bytes,
 	                                  all_p);
-	batoni_leave();
+	batoni_unlock();
 	if (status == BATON_PENDING)
 		status = check_patience(creation);
 	else if (status != BATON_OK)
@@ -273,35 +273,35 @@ exchange(struct batoni_creation *creation, size_t bytes, const void **all_p)
 	                          : batoni_creation_missed(creation, status);
 }
 
-/* ---- the plans ---- */
+/* ---- the setups ---- */
 
 static void
 make_offer(struct batoni_creation *creation)
 {
-	struct batoni_offer *offer = &creation->mine.offer;
-	struct batoni_comm_plan *plan = &creation->plan;
+	struct batoni_proposal *offer = &creation->mine.offer;
+	struct batoni_comm_setup *setup = &creation->setup;
 
 	memset(offer, 0, sizeof(*offer));
 	report(creation, &offer->outcome);
 	if (creation->status != BATON_OK)
 		return;
-	fill_values(plan, offer->values);
-	offer->stages = plan->stages;
-	offer->requests = plan->requests_max;
-	offer->near = plan->near;
-	batoni_take();
-	offer->reach = creation->ops->reach(plan->device_ops);
-	batoni_leave();
+	fill_values(setup, offer->values);
+	offer->stages = setup->stages;
+	offer->requests = setup->requests_max;
+	offer->near = setup->near;
+	batoni_lock();
+	offer->reach = creation->ops->reach(setup->device_ops);
+	batoni_unlock();
 }
 
-/* May this rank's plan be carried out over the bootstrap?  OK; UNSUPPORTED, with a sentence. */
+/* May this rank's setup be carried out over the bootstrap?  OK; UNSUPPORTED, with a sentence. */
 static enum baton_status
-check_plan(const struct batoni_creation *creation, struct batoni_comm_plan *plan)
+check_setup(const struct batoni_creation *creation, struct batoni_comm_setup *setup)
 {
 	enum baton_status status =
-		creation->ops->check(&creation->bootstrap, plan);
+		creation->ops->check(&creation->bootstrap, setup);
 
-	if (status != BATON_OK || !batoni_plan_is_native(plan) || plan->near ||
+	if (status != BATON_OK || !batoni_setup_is_native(setup) || setup->near ||
 	    batoni_config()->message_path != BATONI_MESSAGE_PATH_NEAR)
 		return status;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
@@ -316,54 +316,54 @@ static void
 begin(struct batoni_creation *creation)
 {
 	const struct batoni_bootstrap *bootstrap = &creation->bootstrap;
-	struct batoni_comm_plan *plan = &creation->plan;
-	int *host_rank = &plan->device_config.host_rank;
+	struct batoni_comm_setup *setup = &creation->setup;
+	int *host_rank = &setup->device_config.host_rank;
 	enum baton_status status;
 
 	creation->ops = batoni_opening_of(bootstrap->kind);
 	assert(!batoni_table_missing(&batoni_bootstrap_table, bootstrap->ops));
 	assert(!batoni_table_missing(&batoni_opening_table, creation->ops));
-	plan->size = bootstrap->size;
+	setup->size = bootstrap->size;
 	/* The processes of this node are taken to have as many ranks each. */
 	*host_rank = *host_rank >= 0
 	                     ? *host_rank * bootstrap->within + bootstrap->before
 	                     : bootstrap->rank;
 	if (creation->status == BATON_OK) {
-		status = check_plan(creation, plan);
+		status = check_setup(creation, setup);
 		if (status != BATON_OK)
 			note(creation, status);
 	}
 	make_offer(creation);
 }
 
-/* What follows from all plans. */
+/* What follows from all setups. */
 static enum baton_status
-conclude(struct batoni_creation *creation, const struct batoni_offer offers[])
+conclude(struct batoni_creation *creation, const struct batoni_proposal offers[])
 {
 	struct batoni_accord accord = {.unable = -1, .forced = -1};
-	struct batoni_comm_plan *plan = &creation->plan;
+	struct batoni_comm_setup *setup = &creation->setup;
 
 	for (int rank = creation->bootstrap.size - 1; rank >= 0; rank--) {
-		const struct batoni_offer *offer = &offers[rank];
+		const struct batoni_proposal *offer = &offers[rank];
 
 		accord.stages |= offer->stages != 0;
-		plan->near &= offer->near != 0;
+		setup->near &= offer->near != 0;
 		if (offer->reach == BATONI_REACH_STAGES)
 			accord.unable = rank;
 		if (offer->reach == BATONI_REACH_FORCED)
 			accord.forced = rank;
-		if (offer->requests > plan->requests_most)
-			plan->requests_most = (uint32_t)offer->requests;
+		if (offer->requests > setup->requests_most)
+			setup->requests_most = (uint32_t)offer->requests;
 	}
 	/* A native transport reaches the memory of its device; puts by message do not, and that there
 	 * are any only registering a window finds. */
-	if (batoni_plan_is_native(plan))
-		accord.stages = plan->onesided;
-	return creation->ops->agree(&accord, plan);
+	if (batoni_setup_is_native(setup))
+		accord.stages = setup->onesided;
+	return creation->ops->agree(&accord, setup);
 }
 
 static enum baton_status
-judge_plans(struct batoni_creation *creation, const struct batoni_offer offers[])
+judge_setups(struct batoni_creation *creation, const struct batoni_proposal offers[])
 {
 	const int compared = creation->bootstrap.strict ? COMPARED : STRICT;
 	enum baton_status status = find_failed(creation, offers, sizeof(*offers));
@@ -382,14 +382,14 @@ start(struct batoni_creation *creation, struct batoni_transport *transport)
 
 	creation->comm->opened = creation->opening.transport;
 	creation->comm->bootstrap = bootstrap->kind;
-	creation->comm->plan = creation->plan;
+	creation->comm->setup = creation->setup;
 	batoni_comm_start(creation->comm, transport);
 	if (creation->ops->starting)
 		creation->ops->starting->started(&creation->opening,
 		                                 creation->comm);
-	batoni_take();
+	batoni_lock();
 	bootstrap->ops->close(bootstrap);
-	batoni_leave();
+	batoni_unlock();
 	creation->state = BATONI_CREATION_OVER;
 }
 
@@ -397,7 +397,7 @@ start(struct batoni_creation *creation, struct batoni_transport *transport)
 static enum baton_status
 go_on(struct batoni_creation *creation)
 {
-	if (!batoni_plan_is_native(&creation->plan)) {
+	if (!batoni_setup_is_native(&creation->setup)) {
 		start(creation, creation->opening.transport);
 		return BATON_OK;
 	}
@@ -430,7 +430,7 @@ static void
 prepare(struct batoni_creation *creation)
 {
 	struct batoni_opening *opening = &creation->opening;
-	enum baton_status status = batoni_comm_prepare(&creation->plan,
+	enum baton_status status = batoni_comm_prepare(&creation->setup,
 	                                               &creation->comm);
 
 	creation->state = BATONI_CREATION_OPENS;
@@ -443,9 +443,9 @@ prepare(struct batoni_creation *creation)
 	*opening = (struct batoni_opening){
 		.engine = &batoni_engine_calls,
 		.bootstrap = &creation->bootstrap,
-		.plan = &creation->plan,
+		.setup = &creation->setup,
 		.device = creation->comm->device,
-		.config = batoni_comm_transport_config(&creation->plan,
+		.config = batoni_comm_transport_config(&creation->setup,
 		                                       creation->comm),
 	};
 	status = open_further(creation, NULL);
@@ -454,7 +454,7 @@ prepare(struct batoni_creation *creation)
 }
 
 static enum baton_status
-step_plans(struct batoni_creation *creation)
+step_setups(struct batoni_creation *creation)
 {
 	enum baton_status status;
 	const void *all;
@@ -465,7 +465,7 @@ step_plans(struct batoni_creation *creation)
 	if (status == BATON_PENDING)
 		return status;
 	if (status == BATON_OK)
-		status = judge_plans(creation, all);
+		status = judge_setups(creation, all);
 	if (status != BATON_OK)
 		return give_up(creation, status);
 	prepare(creation);
@@ -514,8 +514,8 @@ enum baton_status
 batoni_creation_step(struct batoni_creation *creation)
 {
 	switch (creation->state) {
-	case BATONI_CREATION_PLANS:
-		return step_plans(creation);
+	case BATONI_CREATION_SETUPS:
+		return step_setups(creation);
 	case BATONI_CREATION_OPENS:
 		return step_opens(creation);
 	case BATONI_CREATION_NATIVE:
@@ -530,12 +530,12 @@ batoni_creation_step(struct batoni_creation *creation)
 
 void
 batoni_creation_begin(struct batoni_creation *creation,
-                      const struct batoni_comm_plan *plan,
+                      const struct batoni_comm_setup *setup,
                       enum baton_status refused)
 {
 	memset(creation, 0, sizeof(*creation));
-	if (plan)
-		creation->plan = *plan;
+	if (setup)
+		creation->setup = *setup;
 	if (refused != BATON_OK)
 		note(creation, refused);
 }
@@ -594,14 +594,14 @@ batoni_creation_run(struct batoni_creation *creation, struct baton_comm **comm_p
 }
 
 static void
-driver_leave(void)
+driver_unlock(void)
 {
-	batoni_leave();
+	batoni_unlock();
 }
 
 const struct batoni_engine_calls batoni_engine_calls = {
-	.driver_take = batoni_take,
-	.driver_leave = driver_leave,
+	.driver_lock = batoni_lock,
+	.driver_unlock = driver_unlock,
 	.status = baton_comm_status,
 	.stop = batoni_engine_stop,
 };

@@ -16,8 +16,8 @@ struct batoni_outcome {
 
 #define BATONI_COMPARED 12
 
-/* The first record: the plan. */
-struct batoni_offer {
+/* The first record: the setup. */
+struct batoni_proposal {
 	struct batoni_outcome outcome;
 	int64_t values[BATONI_COMPARED];
 	int64_t stages, requests, reach, near;
@@ -30,7 +30,7 @@ struct batoni_report {
 };
 
 enum batoni_creation_state {
-	BATONI_CREATION_PLANS,  /* the ranks tell each other their plans */
+	BATONI_CREATION_SETUPS,  /* the ranks tell each other their setups */
 	BATONI_CREATION_OPENS,  /* and how a step went */
 	BATONI_CREATION_NATIVE, /* a native transport is opened over the transport */
 	BATONI_CREATION_OVER
@@ -41,12 +41,12 @@ struct batoni_creation {
 	struct batoni_bootstrap bootstrap; /* the caller joins it */
 	const char *call; /* for the others' sentence, or NULL */
 	enum batoni_creation_state state;
-	struct batoni_comm_plan plan;
+	struct batoni_comm_setup setup;
 	const struct batoni_opening_ops *ops; /* of the transport over the bootstrap */
 	struct batoni_opening opening;
 	struct baton_comm *comm;
 	union {
-		struct batoni_offer offer;
+		struct batoni_proposal offer;
 		struct batoni_report report;
 	} mine;
 	uint64_t begun_ns; /* the exchange that is under way; 0: none is */
@@ -61,10 +61,10 @@ struct batoni_creation {
 /* What bootstraps and transports get. */
 extern const struct batoni_engine_calls batoni_engine_calls;
 
-/* Before the bootstrap is joined.  `refused`: OK, or the plan (which may be NULL) was refused on
+/* Before the bootstrap is joined.  `refused`: OK, or the setup (which may be NULL) was refused on
  * this rank with the sentence in baton_last_error; the others are told. */
 void batoni_creation_begin(struct batoni_creation *creation,
-                           const struct batoni_comm_plan *plan,
+                           const struct batoni_comm_setup *setup,
                            enum baton_status refused);
 /* The bootstrap was not joined, or an exchange has failed, with this error and a sentence.  Returns
  * what the creation returns: it, or this rank's own refusal, which is older. */
@@ -81,9 +81,9 @@ batoni_creation_run_all(struct batoni_creation creations[], int size);
 enum baton_status batoni_creation_run(struct batoni_creation *creation,
                                       struct baton_comm **comm_p);
 
-/* The first value that two plans differ in and ranks with all options alike may not, by name;
+/* The first value that two setups differ in and ranks with all options alike may not, by name;
  * NULL: there is none. */
-const char *batoni_plans_differ(const struct batoni_comm_plan *one,
-                                const struct batoni_comm_plan *other);
+const char *batoni_setups_differ(const struct batoni_comm_setup *one,
+                                const struct batoni_comm_setup *other);
 
 #endif

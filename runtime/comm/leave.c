@@ -21,14 +21,14 @@
 #include "sweep.h"
 #include "wait.h"
 
-/* Does the engine have the record?  It has pending operations and open groups. */
+/* Does the engine have the operation?  It has pending operations and open groups. */
 static bool
 is_engines(uint64_t word)
 {
 	return (word & BATONI_OP_ENGINE) && !(word & BATONI_OP_LENT);
 }
 
-/* Is the record's item still on its stream?  The operation may have ended, while the work
+/* Is the operation's item still on its stream?  The operation may have ended, while the work
  * of another communicator delays the stream. */
 static bool
 is_on_stream(uint64_t word)
@@ -48,7 +48,7 @@ is_lent(uint64_t word)
 	return word & BATONI_OP_LENT;
 }
 
-/* The oldest record that `is` accepts, or NULL; in *n_p, how many it accepts. */
+/* The oldest operation that `is` accepts, or NULL; in *n_p, how many it accepts. */
 static const struct batoni_op *
 find_oldest(const struct baton_comm *comm, bool (*is)(uint64_t), unsigned *n_p)
 {
@@ -74,7 +74,7 @@ find_oldest(const struct baton_comm *comm, bool (*is)(uint64_t), unsigned *n_p)
 	return oldest;
 }
 
-/* Is any record in use by more than the program's handle, the transport or a queue? */
+/* Is any operation in use by more than the program's handle, the transport or a queue? */
 static bool
 any_in_use(const struct baton_comm *comm)
 {

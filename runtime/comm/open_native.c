@@ -22,29 +22,29 @@
 #include "thread.h"
 
 static void
-driver_leave(void)
+driver_unlock(void)
 {
-	batoni_leave();
+	batoni_unlock();
 }
 
 enum baton_status
 batoni_comm_create_native(struct baton_comm *comm,
-                          const struct batoni_comm_plan *plan)
+                          const struct batoni_comm_setup *setup)
 {
 	const struct batoni_native_config config = {
 		.device = comm->device,
-		.size = plan->size,
-		.lanes = plan->nccl_lanes,
+		.size = setup->size,
+		.lanes = setup->nccl_lanes,
 		.until_ns = comm->patience.until_ns,
-		.timeout_ns = plan->timeout_ns,
-		.slots = plan->requests_max,
-		.below_slot = batoni_comm_native_slot(plan),
-		.check = plan->check,
-		.ctas = plan->nccl_ctas,
-		.lists = plan->nccl_lists,
-		.below_carries = plan->near,
-		.driver_take = batoni_take,
-		.driver_leave = driver_leave,
+		.timeout_ns = setup->timeout_ns,
+		.slots = setup->requests_max,
+		.below_slot = batoni_comm_native_slot(setup),
+		.check = setup->check,
+		.ctas = setup->nccl_ctas,
+		.lists = setup->nccl_lists,
+		.below_carries = setup->near,
+		.driver_lock = batoni_lock,
+		.driver_unlock = driver_unlock,
 	};
 
 	return batoni_native_layer()->create(&config, &comm->native);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The options of a communicator, checked, with defaults and what the environment says: its
- * plan (opening.h).  AUTO leaves a choice to the environment, on the device that it is about.
+ * setup (opening.h).  AUTO leaves a choice to the environment, on the device that it is about.
  */
 #include "comm.h"
 
@@ -17,21 +17,21 @@
 #include "sized.h"
 
 void
-batoni_comm_plan_on(struct batoni_comm_plan *plan,
+batoni_comm_setup_on(struct batoni_comm_setup *setup,
                     const struct batoni_device_ops *device)
 {
-	plan->device = device->id;
-	plan->device_ops = device;
-	plan->stages = !device->memory->host_only;
+	setup->device = device->id;
+	setup->device_ops = device;
+	setup->stages = !device->memory->host_only;
 }
 
 /* The device that the thread works on, unless the options name one. */
 static enum baton_status
-plan_number(struct batoni_comm_plan *plan)
+setup_number(struct batoni_comm_setup *setup)
 {
-	if (plan->device_config.cuda_device >= 0)
+	if (setup->device_config.cuda_device >= 0)
 		return BATON_OK;
-	return plan->device_ops->current(&plan->device_config.cuda_device);
+	return setup->device_ops->current(&setup->device_config.cuda_device);
 }
 
 /* What the environment says that AUTO is. */
@@ -50,7 +50,7 @@ default_device(void)
 }
 
 static enum baton_status
-plan_device(enum baton_device asked, struct batoni_comm_plan *plan)
+setup_device(enum baton_device asked, struct batoni_comm_setup *setup)
 {
 	const struct batoni_device_ops *ops =
 		asked == BATON_DEVICE_AUTO ? default_device()
@@ -73,38 +73,38 @@ plan_device(enum baton_device asked, struct batoni_comm_plan *plan)
 		                             ? "the environment asks for "
 		                             : "options->device is ",
 		                     ops->constant, ops->name, baton_version());
-	batoni_comm_plan_on(plan, ops);
-	return plan_number(plan);
+	batoni_comm_setup_on(setup, ops);
+	return setup_number(setup);
 }
 
 /* What the environment says holds for AUTO, on the device that it is about. */
 static void
-plan_transport(struct batoni_comm_plan *plan)
+setup_transport(struct batoni_comm_setup *setup)
 {
 	const struct batoni_native_ops *native = batoni_native_layer();
 	const char *word = batoni_config()->transport;
 
-	if (plan->transport == BATON_TRANSPORT_AUTO &&
-	    plan->device_ops->native == native->id &&
+	if (setup->transport == BATON_TRANSPORT_AUTO &&
+	    setup->device_ops->native == native->id &&
 	    strcmp(word, native->name) == 0)
-		plan->transport = native->id;
-	if (plan->transport == BATON_TRANSPORT_AUTO && strcmp(word, "near") == 0)
-		plan->transport = BATON_TRANSPORT_NEAR;
-	plan->onesided = true;
+		setup->transport = native->id;
+	if (setup->transport == BATON_TRANSPORT_AUTO && strcmp(word, "near") == 0)
+		setup->transport = BATON_TRANSPORT_NEAR;
+	setup->onesided = true;
 }
 
 static enum baton_status
-check_transport(const struct batoni_comm_plan *plan)
+check_transport(const struct batoni_comm_setup *setup)
 {
 	const struct batoni_native_ops *native = batoni_native_layer();
 
-	if (plan->transport == BATON_TRANSPORT_AUTO ||
-	    plan->transport == BATON_TRANSPORT_LOCAL ||
-	    plan->transport == BATON_TRANSPORT_MPI ||
-	    plan->transport == BATON_TRANSPORT_NEAR ||
-	    batoni_plan_is_native(plan))
+	if (setup->transport == BATON_TRANSPORT_AUTO ||
+	    setup->transport == BATON_TRANSPORT_LOCAL ||
+	    setup->transport == BATON_TRANSPORT_MPI ||
+	    setup->transport == BATON_TRANSPORT_NEAR ||
+	    batoni_setup_is_native(setup))
 		return BATON_OK;
-	if (plan->transport == native->id)
+	if (setup->transport == native->id)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "options->transport is %s, which moves %s: "
 		                     "it needs %s",
@@ -114,7 +114,7 @@ check_transport(const struct batoni_comm_plan *plan)
 	                     "options->transport is %d; it takes "
 	                     "BATON_TRANSPORT_AUTO, _LOCAL, _MPI (0 to 2), "
 	                     "_NEAR (%d) or %s (%d)",
-	                     (int)plan->transport, (int)BATON_TRANSPORT_NEAR,
+	                     (int)setup->transport, (int)BATON_TRANSPORT_NEAR,
 	                     native->constant, (int)native->id);
 }
 
@@ -132,19 +132,19 @@ static const struct batoni_sized sized_options = {
 
 /* ---- numbers of the options ---- */
 
-/* Fields of 32 bits of the options, and of the plan. */
+/* Fields of 32 bits of the options, and of the setup. */
 static const struct number {
 	const char *name;
-	size_t at, to; /* in the options; in the plan */
+	size_t at, to; /* in the options; in the setup */
 	bool is_unsigned;
 	int64_t least, most, initial; /* instead of 0; 0: the environment's, if it has one */
 	const char *takes; /* NULL: 1 to `most`, or 0 for `initial` */
 } numbers[] = {
 #define TEXT(number) TEXT_OF(number)
 #define TEXT_OF(number) #number
-#define NUMBER(field, plan_field)                                              \
+#define NUMBER(field, setup_field)                                              \
 	#field, offsetof(struct baton_comm_options, field),                    \
-		offsetof(struct batoni_comm_plan, plan_field)
+		offsetof(struct batoni_comm_setup, setup_field)
 	{NUMBER(requests_max, requests_max), true, 0, BATON_REQUESTS_MAX_LIMIT,
          BATON_REQUESTS_MAX_DEFAULT, NULL},
 	{NUMBER(signals_max, signals_max), false, 0, BATON_SIGNALS_LIMIT,
@@ -189,7 +189,7 @@ refuse_number(const struct number *number, int64_t value)
 static enum baton_status
 take_number(const struct number *number,
             const struct baton_comm_options *options,
-            struct batoni_comm_plan *plan)
+            struct batoni_comm_setup *setup)
 {
 	uint32_t word;
 	int64_t value;
@@ -200,37 +200,37 @@ take_number(const struct number *number,
 		return refuse_number(number, value);
 	if (value == 0)
 		word = (uint32_t)number->initial;
-	memcpy((char *)plan + number->to, &word, sizeof(word));
+	memcpy((char *)setup + number->to, &word, sizeof(word));
 	return BATON_OK;
 }
 
 static enum baton_status
 take_numbers(const struct baton_comm_options *options,
-             struct batoni_comm_plan *plan)
+             struct batoni_comm_setup *setup)
 {
 	enum baton_status status = BATON_OK;
 
 	for (size_t i = 0;
 	     i < sizeof(numbers) / sizeof(numbers[0]) && status == BATON_OK; i++)
-		status = take_number(&numbers[i], options, plan);
-	if (!plan->nccl_lanes)
-		plan->nccl_lanes = (int)batoni_config()->nccl_lanes;
+		status = take_number(&numbers[i], options, setup);
+	if (!setup->nccl_lanes)
+		setup->nccl_lanes = (int)batoni_config()->nccl_lanes;
 	return status;
 }
 
 enum baton_status
-batoni_comm_plan(const struct baton_comm_options *options,
-                 struct batoni_comm_plan *plan_p)
+batoni_comm_setup(const struct baton_comm_options *options,
+                 struct batoni_comm_setup *setup_p)
 {
 	struct baton_comm_options room;
-	struct batoni_comm_plan plan;
+	struct batoni_comm_setup setup;
 	enum baton_status status;
 
 	options = options ? batoni_sized_take(&sized_options, NULL, options, &room)
 	                  : &defaults;
 	if (!options)
 		return BATON_ERR_INVALID;
-	plan = (struct batoni_comm_plan){
+	setup = (struct batoni_comm_setup){
 		.transport = options->transport,
 		.nccl_lists = options->nccl_lists || batoni_config()->nccl_lists,
 		.timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : 0,
@@ -238,14 +238,14 @@ batoni_comm_plan(const struct baton_comm_options *options,
 		.check = options->check || batoni_config()->check,
 		.device_config.host_rank = batoni_launcher_host_rank(),
 	};
-	status = take_numbers(options, &plan);
+	status = take_numbers(options, &setup);
 	if (status != BATON_OK)
 		return status;
-	plan.requests_most = plan.requests_max;
-	*plan_p = plan;
-	status = plan_device(options->device, plan_p);
+	setup.requests_most = setup.requests_max;
+	*setup_p = setup;
+	status = setup_device(options->device, setup_p);
 	if (status != BATON_OK)
 		return status;
-	plan_transport(plan_p);
-	return check_transport(plan_p);
+	setup_transport(setup_p);
+	return check_transport(setup_p);
 }

@@ -26,17 +26,17 @@ warn_alone(void)
 		                  "BATON_TRANSPORT_LOCAL)");
 }
 
-/* plan NULL: it was refused on this rank, which only tells the others. */
+/* setup NULL: it was refused on this rank, which only tells the others. */
 static enum baton_status
 create_in_world(const struct batoni_world *world,
-                const struct batoni_comm_plan *plan, enum baton_status refused,
+                const struct batoni_comm_setup *setup, enum baton_status refused,
                 struct baton_comm **comm_p)
 {
 	struct batoni_creation creation;
 	enum baton_status status;
 
-	batoni_creation_begin(&creation, plan, refused);
-	status = world->join(&batoni_engine_calls, plan ? plan->timeout_ns : 0,
+	batoni_creation_begin(&creation, setup, refused);
+	status = world->join(&batoni_engine_calls, setup ? setup->timeout_ns : 0,
 	                     &creation.bootstrap);
 	return status == BATON_OK ? batoni_creation_run(&creation, comm_p)
 	                          : batoni_creation_missed(&creation, status);
@@ -62,7 +62,7 @@ baton_comm_create(const struct baton_comm_options *options,
                   struct baton_comm **comm_p)
 {
 	const struct batoni_world *world;
-	struct batoni_comm_plan plan;
+	struct batoni_comm_setup setup;
 	enum baton_status status;
 	BATONI_UNCANCELLED;
 
@@ -70,19 +70,19 @@ baton_comm_create(const struct baton_comm_options *options,
 	if (!comm_p)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_comm_create: comm_p is NULL");
-	status = batoni_comm_plan(options, &plan);
+	status = batoni_comm_setup(options, &setup);
 	if (status != BATON_OK) {
 		/* The other ranks wait for this one in the collective creation. */
 		world = batoni_world_present();
 		return world ? create_in_world(world, NULL, status, comm_p)
 		             : status;
 	}
-	if (plan.transport == BATON_TRANSPORT_LOCAL)
+	if (setup.transport == BATON_TRANSPORT_LOCAL)
 		return baton_comm_create_local(1, options, comm_p);
-	world = find_world(plan.transport);
+	world = find_world(setup.transport);
 	if (world)
-		return create_in_world(world, &plan, BATON_OK, comm_p);
-	if (plan.transport == BATON_TRANSPORT_MPI)
+		return create_in_world(world, &setup, BATON_OK, comm_p);
+	if (setup.transport == BATON_TRANSPORT_MPI)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "options->transport is BATON_TRANSPORT_MPI: "
 		                     "this build of Baton has no MPI; install one "
@@ -99,11 +99,11 @@ batoni_comm_create_mpi_with(const struct batoni_device_ops *device,
                             struct baton_comm **comm_p)
 {
 	const struct batoni_world *world = batoni_world_of(BATON_TRANSPORT_MPI);
-	struct batoni_comm_plan plan;
-	enum baton_status status = batoni_comm_plan(options, &plan);
+	struct batoni_comm_setup setup;
+	enum baton_status status = batoni_comm_setup(options, &setup);
 
 	if (status != BATON_OK || !world)
 		return status == BATON_OK ? BATON_ERR_UNSUPPORTED : status;
-	batoni_comm_plan_on(&plan, device);
-	return create_in_world(world, &plan, BATON_OK, comm_p);
+	batoni_comm_setup_on(&setup, device);
+	return create_in_world(world, &setup, BATON_OK, comm_p);
 }

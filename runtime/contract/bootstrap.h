@@ -25,8 +25,8 @@ struct batoni_bootstrap;
 struct batoni_engine_calls {
 	/* The driver lock, for a library that only one thread at a time may call.
 	 * Hold it around calls of that library, never across a wait for a peer. */
-	void (*driver_take)(void);
-	void (*driver_leave)(void);
+	void (*driver_lock)(void);
+	void (*driver_unlock)(void);
 	/* BATON_OK, or what broke the communicator.  Any thread. */
 	enum baton_status (*status)(const struct baton_comm *comm);
 	/* Stop the engine's thread for good: at exit, before the library below is

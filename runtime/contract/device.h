@@ -5,7 +5,7 @@
  *
  * A device keeps streams of items.  An item is a point in a stream where the
  * engine is told ("reached") and where the stream may then wait for a word to
- * grow.  Items are embedded in the engine's records, so that nothing is
+ * grow.  Items are embedded in the engine's operations, so that nothing is
  * allocated between enqueue and completion.
  *
  * Devices are of two kinds.
@@ -23,9 +23,9 @@
  *
  * Sick devices.  A device may stop: a trigger never fires, a stream never goes on, or
  * every call fails from some moment on (a sticky error, as CUDA's).  `health` of the
- * memory table tells of the last; no slot may wait for such a device.  The engine then ends
+ * memory table reports the last of these; no slot may wait for such a device.  The engine then ends
  * the operations, and
- * leaves what the device may still touch (records, words) allocated for good.
+ * leaves what the device may still touch (operations, words) allocated for good.
  *
  * Streams may be bounded: `enqueue` then blocks until the stream goes on.  The engine
  * holds no lock meanwhile that the driver needs.
@@ -34,7 +34,7 @@
  * item, on a thread where it holds up no item of another stream; if it has no such
  * thread, `open` refuses (UNSUPPORTED).
  *
- * Words: the engine allocates them from the device, one for each record.  Their
+ * Words: the engine allocates them from the device, one for each operation.  Their
  * values only grow.  A stream that waits for `value` continues when the word is
  * greater or equal (a cyclic signed compare, as CUDA's GEQ).
  */
@@ -63,7 +63,7 @@ struct batoni_stream_item {
 	struct batoni_stream_item *next; /* the device's */
 	/* Called exactly once for each enqueued item.  If the item has no word left
 	 * to wait for, the device does not touch it during or after the call: the
-	 * engine may reuse its record. */
+	 * engine may reuse its slot. */
 	void (*reached)(struct batoni_stream_item *item);
 	_Atomic uint64_t *word; /* NULL: nothing to wait for */
 	uint64_t value;
@@ -96,7 +96,7 @@ struct batoni_stream_put {
 struct batoni_need {
 	uint32_t entries, puts;
 };
-/* Of an item: its trigger, and its wait if it has a word. */
+/* Entries of an item: its trigger, and its wait if it has a word. */
 #define BATONI_ITEM_ENTRIES 2u
 
 /* Streams that share what runs them: one that waits may hold up the others of its queue. */
@@ -152,7 +152,7 @@ struct batoni_device_ops {
 	/* NULL: there are no such waits: native transports are refused, and joins wait for
 	 * words. */
 	const struct batoni_event_ops *events;
-	/* NULL: there always is room. */
+	/* NULL: streams are not bounded. */
 	const struct batoni_bound_ops *bounds;
 	/* NULL: a stream holds up no other, and WAITS_LATER is not used. */
 	const struct batoni_shared_queue_ops *shared_queues;
@@ -185,7 +185,7 @@ struct batoni_device_ops {
 	                                    baton_stream stream);
 	/* Is the handle a stream of this device, or was it one, by its value alone?  Any thread.
 	 * True only of devices whose streams are of this process; such a handle is given to no slot
-	 * of another device, whose library may look where it points to.  False: it cannot be told. */
+	 * of another device, whose library may read what it points to.  False: it cannot be told. */
 	bool (*stream_is_ours)(baton_stream stream);
 	/* Caller: any thread, before every enqueue; must not block on the stream.
 	 * launching: an item that runs a function will follow; allocate its thread.
@@ -223,7 +223,7 @@ struct batoni_device_ops {
 	                                 _Atomic uint64_t **words_p);
 	/* All values that streams wait for have been released, but a stream may not
 	 * have seen that yet.  OK: the words are free.  Anything else: nothing was
-	 * freed.  BUSY: a stream may still look at them; the engine asks again, until
+	 * freed.  BUSY: a stream may still read them; the engine asks again, until
 	 * its grace is over, and then leaves them allocated.  UNSUPPORTED: the device
 	 * cannot tell; the engine leaves them allocated at once.
 	 * Caller: the thread that destroys; must not wait for a stream. */
@@ -254,8 +254,8 @@ struct batoni_mark_ops {
 	 * mark holds), PENDING, CUDA. */
 	enum baton_status (*mark_done)(struct batoni_device *device,
 	                               struct batoni_mark *mark);
-	/* The thread that destroys; nobody asks for the mark any more, which was never seen
-	 * done; releases what it holds, and must not wait for the stream. */
+	/* Drop a mark that was never seen done, and is not asked for any more: release what it
+	 * holds, without waiting for the stream.  The thread that destroys. */
 	void (*mark_drop)(struct batoni_device *device,
 	                  struct batoni_mark *mark);
 };
@@ -278,7 +278,7 @@ struct batoni_event_ops {
 	                                 bool bounded);
 };
 
-/* Streams take so many entries.  Where a stream is full, a call of the library below would block
+/* Streams hold a bounded number of entries.  On a full one a call of the native library would block
  * until the stream goes on; items are refused. */
 struct batoni_bound_ops {
 	/* Begin a transaction: up to `commit` this thread puts on the stream what belongs to one
@@ -294,7 +294,7 @@ struct batoni_bound_ops {
 	 * why. */
 	enum baton_status (*begin)(struct batoni_device *device, baton_stream stream,
 	                           const struct batoni_need *need);
-	/* End a transaction, what came of it or not.  The same thread, once for each. */
+	/* End a transaction, successful or not.  The same thread, once for each. */
 	void (*commit)(struct batoni_device *device);
 	/* Does a stream take so much, when nothing is on it?  Any thread.  OK; INVALID: batoni_refuse
 	 * has said why; the sentence goes on from "a launch". */
@@ -303,12 +303,12 @@ struct batoni_bound_ops {
 
 /* Streams share hardware queues: one that waits may hold up the others of its queue. */
 struct batoni_shared_queue_ops {
-	/* A stream that no wait of a stream of the program holds up: for what such a stream
-	 * may be waiting for.  As stream_create. */
+	/* An internal stream that waits of user streams cannot block, for work that such a
+	 * stream may be waiting for.  As stream_create. */
 	enum baton_status (*stream_create_apart)(struct batoni_device *device,
 	                                         baton_stream *stream_p);
-	/* A stream that waits for peers, and for streams of the program.  Where the device
-	 * can, it holds up neither those nor streams of the kind above.  The rest as above. */
+	/* An internal stream that waits for peers, and for streams of the program.  If the device
+	 * can, it blocks neither those nor streams of the kind above.  As stream_create. */
 	enum baton_status (*stream_create_waiting)(struct batoni_device *device,
 	                                           baton_stream *stream_p);
 	/* How crowded its queues are.  Any thread; may not block. */
@@ -331,7 +331,7 @@ struct batoni_shared_queue_ops {
 };
 
 /* Some handles have a meaning of their own (CUDA's default streams).  Any thread; these only
- * look. */
+ * read. */
 struct batoni_handle_ops {
 	/* While this stream waits, streams of the program or of a library may stand too
 	 * (CUDA's legacy default stream).  It is refused where a library is to reach the

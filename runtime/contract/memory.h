@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memory contract: what a device says of pointers, and how bytes get into its memory
+ * The memory contract: what a device knows about a pointer, and how bytes get into its memory
  * and out of it.  It is the second table of a device; device.h has the first.
  *
  * Only these functions may touch memory that is not the host's.  A call of the program that
- * names memory asks `inspect` at once, unless `host_only` says that there is nothing to ask, and
+ * names memory calls `inspect` at once, unless the device is `host_only`, and
  * keeps the answer: later the addresses may be those of other memory.
  *
  * Copies run beside the streams, in no order among themselves, and no wait of a stream holds
@@ -57,14 +57,14 @@ batoni_place_of(const struct batoni_memory_info *memory)
 	return (unsigned)memory->kind + owner;
 }
 
-/* May the host touch it?  (Managed memory may be with the device.) */
+/* May the host touch memory at this place?  (Managed memory may be at the device.) */
 static inline bool
 batoni_place_is_host(unsigned place)
 {
 	return place < BATONI_MEMORY_MANAGED;
 }
 
-/* The number of the device that has it; -1: none. */
+/* The number of the device that owns the memory; -1: none. */
 static inline int
 batoni_place_owner(unsigned place)
 {
@@ -237,8 +237,8 @@ struct batoni_library_ops {
 	 * this one) is visible to what the caller then lets a stream of the device do.  As
 	 * enter. */
 	enum baton_status (*flush)(struct batoni_device *device, int owner);
-	/* How many bytes of the device's memory nobody has taken.  Any thread; may block, but
-	 * not for a stream.  0: it does not say. */
+	/* Free bytes of the device's memory.  Any thread; may block, but not for a stream.  0: not
+	 * known. */
 	uint64_t (*available)(struct batoni_device *device);
 };
 
@@ -272,8 +272,8 @@ struct batoni_sharing_ops {
 	enum baton_status (*map)(struct batoni_device *device,
 	                         const struct batoni_memory_name *name, int fd,
 	                         size_t bytes, void **base_p);
-	/* What map returned, with its name; no copy from it or to it may be under way.  The other
-	 * process frees the block after that. */
+	/* Undo map; no copy from the block or to it may be under way.  The other process frees
+	 * the block afterwards. */
 	void (*unmap)(struct batoni_device *device,
 	              const struct batoni_memory_name *name, void *base,
 	              size_t bytes);
@@ -297,7 +297,7 @@ struct batoni_block_ops {
 	enum baton_status (*block_alloc)(struct batoni_device *device,
 	                                 size_t bytes, uint64_t until_ns,
 	                                 void **block_p);
-	/* Nothing uses it any more.  As block_alloc. */
+	/* Free a block that nothing uses any more.  As block_alloc. */
 	void (*block_free)(struct batoni_device *device, void *block);
 };
 
@@ -311,8 +311,8 @@ struct batoni_pin_ops {
 	 * OK, UNSUPPORTED, NOMEM, SYSTEM, CUDA, TIMEOUT: unless OK, batoni_refuse has said why. */
 	enum baton_status (*pin)(struct batoni_device *device, void *base,
 	                         size_t bytes, uint64_t until_ns);
-	/* What pin has returned OK for.  Neither the host nor a stream stores there any
-	 * more.  It is unmapped when the device has let go of it.  The thread that destroys; does
+	/* Unmap a mapping for which pin has returned OK, when the device has released it.  Neither
+	 * the host nor a stream stores there any more.  The thread that destroys; does
 	 * not wait for a stream.  Not called where a stream may still store: the mapping then
 	 * stays for good. */
 	void (*unpin)(struct batoni_device *device, void *base);

@@ -37,8 +37,8 @@ struct batoni_native_config {
 	bool lists;     /* it is to have a path of lists (transport.h); checked mode needs none */
 	bool below_carries; /* messages of the program between some ranks go by `below`, not by this one */
 	/* Around calls of the transport below: they are the driver's. */
-	void (*driver_take)(void);
-	void (*driver_leave)(void);
+	void (*driver_lock)(void);
+	void (*driver_unlock)(void);
 };
 
 struct batoni_native_ops {

@@ -26,7 +26,7 @@ struct baton_comm;
 struct batoni_onesided;
 
 /* The parameters of open. */
-struct batoni_onesided_plan {
+struct batoni_onesided_config {
 	int size;
 	uint32_t requests_max;
 	int signals_max, contexts_max;
@@ -72,7 +72,7 @@ struct batoni_onesided_ops {
 	/* Allocate the memory of one rank.  Caller: the thread that creates the
 	 * communicator.  OK; NOMEM; what the device's pinned_alloc returns.  close frees it,
 	 * also without start. */
-	enum baton_status (*open)(const struct batoni_onesided_plan *plan,
+	enum baton_status (*open)(const struct batoni_onesided_config *config,
 	                          struct batoni_onesided **onesided_p);
 	/* The communicator has its transport now.  Cannot fail. */
 	void (*start)(struct batoni_onesided *onesided, struct baton_comm *comm);
@@ -90,7 +90,7 @@ struct batoni_onesided_ops {
 	                 size_t size);
 
 	/* The signal index and context that it names, -1 for a wait for several.  Any thread
-	 * that holds the operation's record. */
+	 * that holds the operation's slot. */
 	void (*counter)(struct batoni_onesided *onesided,
 	                const struct batoni_transfer *transfer,
 	                int *signal_index_p, int *context_p);

@@ -3,7 +3,7 @@
  * The contract by which a transport is opened over a bootstrap (bootstrap.h): what it makes of
  * the ranks' plans, and the steps of opening.
  *
- * The engine's creation asks each rank's transport about the plan (check, reach), tells all
+ * The engine's creation asks each rank's transport about the setup (check, reach), tells all
  * ranks' answers to each (agree), and then calls `step`.  Between two steps the ranks tell each
  * other how the step went, and exchange the cards that it has written.
  */
@@ -15,7 +15,7 @@
 #include "transport.h"
 
 /* The options after checks and defaults. */
-struct batoni_comm_plan {
+struct batoni_comm_setup {
 	enum baton_device device;
 	enum baton_transport transport;
 	const struct batoni_device_ops *device_ops;
@@ -40,7 +40,7 @@ struct batoni_comm_plan {
 	 * keeps the pairs that are not near. */
 	bool near_only;
 	/* Agreed on by all ranks before any prepares, because the format of what travels
-	 * follows from it.  `plan` sets what this rank alone would have. */
+	 * follows from it.  `setup` sets what this rank alone would have. */
 	bool stages;            /* some rank's messages may be memory of a device that the
 	                         * transport cannot reach: all ranks speak staging's protocol */
 	bool direct;            /* the transport reaches the memory of this rank's device */
@@ -52,10 +52,10 @@ struct batoni_comm_plan {
 
 /* Is a native transport (native.h) to be layered on the one that is opened? */
 static inline bool
-batoni_plan_is_native(const struct batoni_comm_plan *plan)
+batoni_setup_is_native(const struct batoni_comm_setup *setup)
 {
-	return plan->transport != BATON_TRANSPORT_AUTO &&
-	       plan->transport == plan->device_ops->native;
+	return setup->transport != BATON_TRANSPORT_AUTO &&
+	       setup->transport == setup->device_ops->native;
 }
 
 /* What the transport does with memory of a rank's device. */
@@ -65,7 +65,7 @@ enum batoni_reach {
 	BATONI_REACH_FORCED  /* the program says that it does */
 };
 
-/* What follows from all ranks' plans. */
+/* What follows from all ranks' setups. */
 struct batoni_accord {
 	/* Messages may have memory of some rank's device that is not the host's: what does not reach
 	 * it is staged. */
@@ -91,7 +91,7 @@ batoni_card_of(const struct batoni_cards *cards, int rank)
 struct batoni_opening {
 	const struct batoni_engine_calls *engine;
 	struct batoni_bootstrap *bootstrap;
-	const struct batoni_comm_plan *plan;
+	const struct batoni_comm_setup *setup;
 	/* From here on once the communicator is prepared. */
 	struct batoni_device *device; /* this rank's */
 	struct batoni_transport_config config;
@@ -111,16 +111,16 @@ struct batoni_starting_ops {
 struct batoni_opening_ops {
 	const struct batoni_starting_ops *starting; /* or NULL */
 
-	/* May this rank's plan be carried out over the bootstrap?  Fills in plan->transport if
+	/* May this rank's setup be carried out over the bootstrap?  Fills in setup->transport if
 	 * that is AUTO.  OK; UNSUPPORTED, with a sentence.  The driver lock is not held. */
 	enum baton_status (*check)(const struct batoni_bootstrap *bootstrap,
-	                           struct batoni_comm_plan *plan);
+	                           struct batoni_comm_setup *setup);
 	/* With the driver lock: it may ask the library below. */
 	enum batoni_reach (*reach)(const struct batoni_device_ops *device);
-	/* Set `stages`, `direct`, `apart` and message_max of the plan.  OK; INVALID, on all
+	/* Set `stages`, `direct`, `apart` and message_max of the setup.  OK; INVALID, on all
 	 * ranks, with a sentence. */
 	enum baton_status (*agree)(const struct batoni_accord *accord,
-	                           struct batoni_comm_plan *plan);
+	                           struct batoni_comm_setup *setup);
 	/* One step, the same on all ranks.  `cards` are those that the step before has written on
 	 * each; NULL at first.  PENDING: opening->card is written, and the next step is due when
 	 * all ranks have got so far.  OK: opening->transport is open, and owns what it needs of the

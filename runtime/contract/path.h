@@ -49,7 +49,7 @@ enum batoni_direction {
  * the receive may take.  No memory has this place. */
 #define BATONI_PLACE_LIST 63u
 
-/* One end of a message, or one one-sided operation.  Embedded in the engine's record; the
+/* One end of a message, or one one-sided operation.  Embedded in the engine's operation; the
  * path owns it from issue (enqueue) to its end. */
 struct batoni_transfer {
 	void *buffer;        /* a send's is only read */
@@ -71,7 +71,7 @@ struct batoni_transfer {
 	 * is issued. */
 	int peer;
 	int tag; /* of a BATONI_PUT: the context; of a BATONI_WAIT: 0, or of a flush 1 */
-	/* This record's index in the pool, below requests_max: a path's own state of a
+	/* This operation's index in the pool, below requests_max: a path's own state of a
 	 * transfer is in arrays by slot. */
 	union {
 		struct {
@@ -303,7 +303,7 @@ struct batoni_checking_ops {
 	                             const struct batoni_transfer *transfer);
 	/* Why the transfer ended in MISMATCH or TIMEOUT, beyond what the status says, from
 	 * what was stored before it ended; false: nothing to add.  Any thread that holds its
-	 * record. */
+	 * operation. */
 	bool (*explain)(struct batoni_path *path,
 	                const struct batoni_transfer *transfer, char *text,
 	                size_t size);

@@ -358,7 +358,7 @@ batoni_segments_step(struct batoni_segments *segments,
 		return segments->pairs_at ? BATON_PENDING : BATON_OK;
 	}
 	return agree(transport, cards,
-	             opening->plan->near_only ? instead : NULL);
+	             opening->setup->near_only ? instead : NULL);
 }
 
 /* ---- the end ---- */

@@ -84,7 +84,7 @@ void batoni_segments_met(struct batoni_segments *segments,
                          struct batoni_transport *transport);
 /* The steps of opening behind the one that has written the card: both of these, and, if there are
  * areas of pairs, one more, which sets all_near and why_not_near of the transport.  PENDING, or OK;
- * UNSUPPORTED, on all ranks, where plan->near_only and not all are near: with a sentence of what is in
+ * UNSUPPORTED, on all ranks, where setup->near_only and not all are near: with a sentence of what is in
  * the way and `instead`, what the program can do. */
 enum baton_status batoni_segments_step(struct batoni_segments *segments,
                                        struct batoni_transport *transport,

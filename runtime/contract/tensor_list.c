@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lists of tensors: what matches, where the bytes go, why they do not.  No state of its
- * own; the driver calls, or the thread that holds the record (batoni_list_explain). */
+ * own; the driver calls, or the thread that holds the operation (batoni_list_explain). */
 #include "tensor_list.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The parts of a communicator (struct baton_comm, core.h), each with the file whose rules
- * hold for it.  What lies above the core keeps its own behind a pointer: the memory of lists
+ * hold for it.  Later rooms keep their own state behind a pointer: the memory of lists
  * (ops/tensor_store.c), a trace (diag/nvtx.c).
  */
 #ifndef BATONI_COMM_PARTS_H
@@ -43,8 +43,8 @@ struct batoni_comm_order {
 };
 
 /* Cancels that the driver has not processed (sweep.c): how many were announced, and a list of
- * their records (slot + 1).  The list is linked by pool.next_free, which otherwise links free
- * records only.  Any thread. */
+ * their slots (slot + 1).  The list is linked by pool.next_free, which otherwise links free
+ * slots only.  Any thread. */
 struct batoni_comm_cancels {
 	_Atomic uint32_t announced, slots;
 };
@@ -55,13 +55,13 @@ struct batoni_comm_work {
 	uint32_t lent;   /* ended, but the transport still uses their buffers */
 	uint32_t held;   /* of active: no operations, but batoni_comm_hold */
 	bool listed;     /* on the list engine.working */
-	bool busy; /* listed, and to be looked at before the bell rings: it counts in
+	bool busy; /* listed, and has to be polled before the bell rings: counts in
 	              thread_working */
 	bool deferred; /* on the list engine.deferred: its messages are to be flushed */
 	struct baton_comm *next, *deferred_next;
 };
 
-/* Records with a deadline (sweep.c).  Driver. */
+/* Operations with a deadline (sweep.c).  Driver. */
 struct batoni_comm_deadlines {
 	struct batoni_list_node list;
 	uint64_t next_ns; /* no deadline is earlier; NEVER: none */
@@ -93,8 +93,8 @@ struct batoni_comm_marks {
 /* Why it is broken (sweep.c).  Driver, but for the text. */
 struct batoni_comm_fault {
 	enum baton_status status; /* a fatal error, or OK */
-	/* It has been applied to what is host-issued; what is on streams is told to end, once no
-	 * enqueue runs; it has been applied to all. */
+	/* In order: it has been applied to what is host-issued; what is on streams is told to end,
+	 * once no enqueue runs; it has been applied to all. */
 	bool host_ended, stopping, aborted;
 	uint64_t since_ns; /* when the last of these steps was begun */
 	char text[480];    /* written once, before comm->status */

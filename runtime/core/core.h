@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What all files of the engine share: the communicator, the engine, the driver lock, and
- * the holders of a record.  What a file offers to the others is in its own header.
+ * the holders of an operation.  What a file offers to the others is in its own header.
  *
  * Locks and order.  The process has one *driver lock*; its holder is the driver.  Only
  * the driver touches the fields marked "driver" below, the state of transports, and the
  * state of in-engine devices.  No other lock is held across MPI.  Enqueuing calls only
- * try the driver lock; if it is taken, they push the record to the inbox.
+ * try the driver lock; if it is taken, they push the operation to the inbox.
  *
  *   comm->order.lock
  *                 held by enqueuers on asynchronous devices around {enqueue on
@@ -83,11 +83,11 @@ struct baton_comm {
 	int rank, size, tag_max;
 	bool in_engine;     /* the device */
 	bool inspects;      /* the device is asked what each buffer is */
-	bool direct; /* the library below reaches the device's memory by itself */
+	bool direct; /* the transport's library reaches the device's memory by itself */
 	bool checked; /* the two sides of a message are compared */
 	unsigned capabilities;  /* BATON_CAP_*, but for lists */
 	unsigned message_paths; /* BATON_MESSAGE_PATH_*, or'ed */
-	const char *why_not_near; /* do not some messages, or all, go through shared memory */
+	const char *why_not_near; /* why not all messages go through shared memory */
 	bool observed; /* life.h: it keeps time stamps, or has an observer */
 	const struct batoni_observer *observer; /* or NULL */
 	struct batoni_trace *trace; /* nvtx.c, or NULL */
@@ -113,7 +113,7 @@ struct baton_comm {
 	 * them: it takes no operations any more. */
 	_Atomic bool left;
 	_Atomic bool any_ready; /* all paths of messages are connected, for receives from any rank */
-	_Atomic uint32_t joins;   /* streams that wait for records of this communicator */
+	_Atomic uint32_t joins;   /* streams that wait for operations of this communicator */
 
 	/* Driver. */
 	struct batoni_fifo_table fifos;
@@ -127,7 +127,7 @@ struct baton_comm {
 	/* What a destroy waits for when nothing of this rank is in its way, or NULL
 	 * (leave.c). */
 	const char *leave_awaits;
-	/* Records of threads in baton_stream_synchronize; asynchronous devices only. */
+	/* Operations of threads in baton_stream_synchronize; asynchronous devices only. */
 	struct batoni_list_node locals;
 
 	/* Any thread, atomic: launched functions that run on an asynchronous device, or
@@ -135,20 +135,20 @@ struct baton_comm {
 	_Atomic uint32_t functions;
 
 	/* What other communicators are made from (window/split.c).  Immutable after start. */
-	struct batoni_transport *opened; /* over the bootstrap, below all others; NULL: a test
+	struct batoni_transport *opened; /* over the bootstrap, the lowest; NULL: a test
 	                                    has made the transport */
 	enum batoni_bootstrap_kind bootstrap;
-	struct batoni_comm_plan plan; /* as the ranks have agreed */
+	struct batoni_comm_setup setup; /* as the ranks have agreed */
 
 	struct batoni_handle handle; /* last, so that it shifts no cache line above */
 };
 
-/* The record that the driver is about to finish (baton_finish).  If it ends in OK and nobody else has changed
+/* The operation that the driver is about to finish (baton_finish).  If it ends in OK and nobody else has changed
  * its word, its handle goes with its end: by one change of the word in place of two. */
 struct batoni_finishing {
 	struct batoni_op *op; /* NULL: there is none, or it has ended so */
 	uint64_t word;        /* as the driver has seen it */
-	struct baton_completion *completion_p; /* NULL: nobody wants it */
+	struct baton_completion *completion_p; /* NULL: not wanted */
 };
 
 struct batoni_engine {
@@ -182,7 +182,7 @@ struct batoni_engine {
 	/* Of the engine's thread while it listens: the deadline at which it wakes, and the
 	 * bound of its sleep. */
 	uint64_t thread_wakes, thread_sleeps_ns;
-	_Atomic uint64_t host_passes;   /* passes made by host threads */
+	_Atomic uint64_t host_passes;   /* passes made by threads of the program */
 
 	/* Futex of the engine's thread. */
 	alignas(64) _Atomic uint32_t thread_rung;
@@ -208,11 +208,11 @@ extern _Atomic(struct baton_comm *) batoni_comms[BATONI_COMMS_MAX];
 /* ---- the driver lock (engine.c) ---- */
 
 /* Called after a release of the lock that found work left or the lock wanted. */
-void batoni_left(void);
+void batoni_unlocked(void);
 /* Take the driver lock, waiting for at most one pass of each earlier claimant. */
-void batoni_take(void);
+void batoni_lock(void);
 /* The same with a time limit.  False: the lock was not taken. */
-bool batoni_take_within(uint64_t wait_ns);
+bool batoni_lock_within(uint64_t wait_ns);
 
 /* The identity of the calling thread: the address of its batoni_thread. */
 static inline const struct batoni_thread *
@@ -222,7 +222,7 @@ batoni_this_thread(void)
 }
 
 static inline bool
-batoni_try(void)
+batoni_trylock(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 	const struct batoni_thread *nobody = NULL;
@@ -237,7 +237,7 @@ batoni_try(void)
  * the queues; a producer pushes (a read-modify-write), then loads `driver`.  All are
  * sequentially consistent, so one of the two sees the other. */
 static inline void
-batoni_leave(void)
+batoni_unlock(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 
@@ -245,18 +245,18 @@ batoni_leave(void)
 	if (unlikely(atomic_load(&e->inbox) || atomic_load(&e->posted) ||
 	             atomic_load(&e->attention) || atomic_load(&e->wanted) ||
 	             atomic_load(&e->deep)))
-		batoni_left();
+		batoni_unlocked();
 	if (unlikely(batoni_thread.uncancellable))
 		batoni_cancel_restore();
 }
 
-/* batoni_try for a thread that will test transports.  It disables cancellation, since MPI
+/* batoni_trylock for a thread that will test transports.  It disables cancellation, since MPI
  * has cancellation points.  (An enqueuer holds the lock too briefly to pay for that; it
  * calls MPI_Isend and MPI_Irecv at most.) */
 static inline bool
-batoni_try_long(void)
+batoni_trylock_long(void)
 {
-	if (!batoni_try())
+	if (!batoni_trylock())
 		return false;
 	batoni_cancel_off();
 	return true;
@@ -315,7 +315,7 @@ batoni_op_refused_type(const struct batoni_op *op)
 	                         : -1;
 }
 
-/* The record that answers for an operation that is PLANNED. */
+/* The operation that answers for an operation that is PLANNED. */
 static inline struct batoni_op *
 batoni_launch_of(const struct batoni_op *op)
 {
@@ -362,9 +362,9 @@ batoni_choose_path(const struct baton_comm *comm, unsigned kind, int peer)
 	return -1;
 }
 
-/* ---- holders of a record ---- */
+/* ---- holders of an operation ---- */
 
-/* Any thread: drop holders; dropping the last one returns the record to the pool.
+/* Any thread: drop holders; dropping the last one returns the slot to the pool.
  * Returns the word as it was before. */
 static inline uint64_t
 batoni_op_drop(struct batoni_op *op, uint64_t holders)
@@ -377,7 +377,7 @@ batoni_op_drop(struct batoni_op *op, uint64_t holders)
 	return before;
 }
 
-/* The same for a record that belongs to a thread in baton_stream_synchronize (LOCAL)
+/* The same for an operation that belongs to a thread in baton_stream_synchronize (LOCAL)
  * and to its asynchronous stream: HANDLE, STREAM. */
 static inline void
 batoni_op_drop_local(struct batoni_op *op, uint64_t holder)
@@ -389,7 +389,7 @@ batoni_op_drop_local(struct batoni_op *op, uint64_t holder)
 		batoni_free(op);
 }
 
-/* Any thread: keep a record from being reused, as the item of a waiting stream does.
+/* Any thread: keep a slot from being reused, as the item of a waiting stream does.
  * *word_p: in, the word as last read; out, the word at the moment of the join.  OK: the
  * caller ends the join with batoni_op_unjoin.  STALE: another generation, or none of the
  * holders in `holders` is left.  AGAIN: too many joins. */

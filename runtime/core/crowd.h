@@ -9,13 +9,13 @@
 #include "baton.h"
 #include "device.h"
 
-/* Of a description. */
+/* Bytes of a description. */
 #define BATONI_CROWD_BYTES 200u
 
-/* Any thread.  A stream of the device may stand behind another one.  text: how many there are and
+/* Any thread.  Can a stream of the device be held up by another one?  text: how many there are and
  * what to set; "" if not. */
 bool batoni_crowd_describe(const struct baton_comm *comm, char *text, size_t size);
-/* The same, without the words. */
+/* The same, without the text. */
 bool batoni_crowd_is(const struct baton_comm *comm);
 /* Why an operation may have ended in TIMEOUT that found it so: the peer's stream. */
 void batoni_crowd_explain(const struct baton_comm *comm, char *text, size_t size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations in words.  All words are made from a view, a copy of the record's fields, so
- * that a dump can use those of a record that it does not hold.
+ * Operations in words.  All words are made from a view, a copy of the operation's fields, so
+ * that a dump can use those of an operation that it does not hold.
  */
 #include "describe.h"
 
@@ -44,7 +44,7 @@ batoni_op_view(const struct batoni_op *op, struct batoni_view *view_p)
 	view.group_of = batoni_op_group(op);
 	view.placed_ms = BATONI_VIEW_LOAD(op->item.note);
 	kind = batoni_kinds[view.kind];
-	/* A record that was never used has none. */
+	/* An unused slot has none. */
 	if (kind && kind->view)
 		kind->view(op, &view);
 	else

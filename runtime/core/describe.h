@@ -22,7 +22,7 @@ struct batoni_view {
 	uint32_t members, ended, streams_left; /* of a group or a launch */
 };
 
-/* Fill *view_p.  A caller that does not hold the record (batoni_op_hold, or by its part in
+/* Fill *view_p.  A caller that does not hold the operation (batoni_op_hold, or by its part in
  * the operation's life) compares the word's generation afterwards.  The fields of one whose
  * state is NEW may still be written, unless the caller does that. */
 void batoni_op_view(const struct batoni_op *op, struct batoni_view *view_p);
@@ -39,13 +39,13 @@ void batoni_view_tally(const struct batoni_op *op, struct batoni_view *view);
 void batoni_view_what(const struct batoni_view *view, const char *details,
                       char *text, size_t size);
 /* What it waits for: "a message of that peer and tag, or its bytes to move".  held: the caller
- * drives, and what the record names is there. */
+ * drives, and what the operation names is there. */
 void batoni_view_waits(const struct batoni_view *view, bool held, char *text,
                        size_t size);
 /* All of it: "WHAT, stream 0x7f02, issued, age 5.021 s, waits for WAITS". */
 void batoni_view_line(const struct batoni_view *view, const char *what,
                       const char *waits, char *text, size_t size);
-/* The caller holds the record.  What it is; and all of it. */
+/* The caller holds the operation.  The short form; the long form. */
 void batoni_op_describe(const struct batoni_op *op, char *text, size_t size);
 #define BATONI_END_BYTES 192u
 /* The same of one that has ended: a launch of a plan also names the operation that failed. */
@@ -55,7 +55,7 @@ void batoni_op_describe_fully(const struct batoni_op *op, char *text,
 
 /* The same, as the view has it. */
 uint32_t batoni_view_age_ms(const struct batoni_view *view);
-/* The CLOCK_MONOTONIC time of its deadline, or 0: none runs.  The caller holds the record. */
+/* The CLOCK_MONOTONIC time of its deadline, or 0: none runs.  The caller holds the operation. */
 uint64_t batoni_op_deadline_ns(const struct batoni_op *op);
 
 /* How long ago it was placed, or, before that, made. */

@@ -2,9 +2,9 @@
 /*
  * The progress engine: one for the process.
  *
- * Exactly one thread drives at a time: the holder of the driver lock.  A host
- * thread that waits or polls drives when no other does (wait.c).  When operations
- * are pending and no host thread has made a pass lately, the engine's own thread
+ * Exactly one thread drives at a time: the holder of the driver lock.  A thread of the program
+ * that waits or polls drives when no other does (wait.c).  When operations
+ * are pending and no thread of the program has made a pass lately, the engine's own thread
  * drives (engine_thread.c).
  *
  * No wake-up is lost.  A producer (an enqueuer or a device) pushes to `inbox` or
@@ -66,7 +66,7 @@ posted_link(struct batoni_op *op)
 	return &op->posted;
 }
 
-/* Empty an MPSC list and serve its records, oldest first.  Returns how many.  Inline: no call of
+/* Empty an MPSC list and serve its operations, oldest first.  Returns how many.  Inline: no call of
  * link or serve goes through a pointer. */
 BATONI_ALWAYS_INLINE size_t
 drain(_Atomic(struct batoni_op *) *list,
@@ -77,7 +77,7 @@ drain(_Atomic(struct batoni_op *) *list,
 	struct batoni_op *op, *other, *oldest = NULL;
 	size_t events = 0;
 
-	/* batoni_stream_state loads this: records have left the inbox but have no
+	/* batoni_stream_state loads this: operations have left the inbox but have no
 	 * place yet. */
 	atomic_store(&e->in_hand, 1);
 	for (op = atomic_exchange(list, NULL); op; op = other) {
@@ -93,7 +93,7 @@ drain(_Atomic(struct batoni_op *) *list,
 	return events;
 }
 
-/* A record was pushed to the inbox. */
+/* An operation was pushed to the inbox. */
 static void
 tell_driver(void)
 {
@@ -101,10 +101,10 @@ tell_driver(void)
 
 	if (atomic_load(&e->asleep) & BATONI_ASLEEP_DRIVER)
 		batoni_ring();
-	else if (!atomic_load(&e->driver) && batoni_try())
+	else if (!atomic_load(&e->driver) && batoni_trylock())
 		/* The previous holder released the lock before it could see the push;
-		 * batoni_leave serves the inbox. */
-		batoni_leave();
+		 * batoni_unlock serves the inbox. */
+		batoni_unlock();
 }
 
 void
@@ -160,13 +160,13 @@ batoni_nudge(void)
 {
 	/* The caller has stored `attention`; a holder stores `driver`, then loads
 	 * `attention`.  All are sequentially consistent, and so is this load, other than
-	 * those of batoni_try: either the holder sees the store, or this thread gets the
+	 * those of batoni_trylock: either the holder sees the store, or this thread gets the
 	 * lock, or a later holder sees it. */
-	if (!atomic_load(&batoni_engine.driver) && batoni_try_long()) {
+	if (!atomic_load(&batoni_engine.driver) && batoni_trylock_long()) {
 		batoni_place_inbox();
 		attend();
 		batoni_end_and_issue();
-		batoni_leave();
+		batoni_unlock();
 	} else if (atomic_load(&batoni_engine.asleep) & BATONI_ASLEEP_DRIVER) {
 		batoni_ring();
 	}
@@ -195,8 +195,8 @@ reached_late(struct batoni_op *op)
 		kind->left_behind(op);
 }
 
-/* The enqueuer pushes a record to the inbox before or after the device posts it.  If after,
- * batoni_op_place finds the record already reached. */
+/* The enqueuer pushes an operation to the inbox before or after the device posts it.  If after,
+ * batoni_op_place finds the operation already reached. */
 static void
 collect_one(struct batoni_op *op)
 {
@@ -226,32 +226,32 @@ batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 		if (status != BATON_OK)
 			return status;
 	}
-	/* Records of this stream may be in the inbox, in `posted`, or taken out by
+	/* Operations of this stream may be in the inbox, in `posted`, or taken out by
 	 * the driver and not yet processed.  Only processing the lists tells which
-	 * stream a record belongs to. */
+	 * stream an operation belongs to. */
 	if (atomic_load(&e->inbox) || atomic_load(&e->posted) ||
 	    atomic_load(&e->in_hand) || !comm->in_engine) {
-		batoni_take();
+		batoni_lock();
 		batoni_place_inbox();
 		collect_posted();
 		batoni_watch_all();
 		batoni_end_and_issue();
-		batoni_leave();
+		batoni_unlock();
 	}
 	if (!comm->in_engine)
 		return BATON_OK;
 	status = comm->device_ops->stream_idle(comm->device, stream);
 	/* The driver publishes an end and lets the stream go on one after the other:
-	 * the stream can look idle before hosts and queue have been told, and busy
-	 * when all its requests have ended.  Taking the lock waits for both.  A asleep
+	 * the stream can look idle before waiters and queue have been told, and busy
+	 * when all its requests have ended.  Taking the lock waits for both.  A sleeping
 	 * driver has done both. */
 	if (atomic_load(&e->driver) &&
 	    !(atomic_load(&e->asleep) & BATONI_ASLEEP_DRIVER)) {
-		batoni_take();
+		batoni_lock();
 		if (status != BATON_OK)
 			status = comm->device_ops->stream_idle(comm->device,
 			                                       stream);
-		batoni_leave();
+		batoni_unlock();
 	}
 	return status;
 }
@@ -297,8 +297,8 @@ issue_ready(void)
 	return events;
 }
 
-/* It was taken from the list.  Of a point, what is stream-issued before it has passed its marks: a
- * host that sees the point ended finds that ended too. */
+/* It was taken from the list.  Before a point, stream-issued operations have passed their marks: a
+ * thread that sees the point ended finds that ended too. */
 static void
 finish(struct batoni_op *op)
 {
@@ -415,7 +415,7 @@ any_parked(const struct baton_comm *comm)
 	return parked;
 }
 
-/* The communicator needs no look before the bell rings, a thread calls, or a deadline
+/* The communicator needs no poll before the bell rings, a thread calls, or a deadline
  * passes. */
 static void
 stop_being_busy(struct baton_comm *comm)
@@ -430,8 +430,8 @@ stop_being_busy(struct baton_comm *comm)
 /* May the communicator stop being busy in this pass?  Operations behind what it waits for,
  * on streams and in FIFOs, make it busy when they are issued.  The engine's thread in deep
  * sleep covers what the communicators had when it began to listen: parked waits, deadlines,
- * devices whose health is to be looked at.  Any other that needs it stays busy, so that this
- * node wakes that thread when it releases the lock. */
+ * devices whose health has to be checked.  Any other that needs it stays busy, so that this
+ * thread wakes that one when it releases the lock. */
 static bool
 may_rest(const struct baton_comm *comm)
 {
@@ -474,7 +474,7 @@ batoni_pass(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 	struct baton_comm **link = &e->working;
-	/* What has nothing parked stays busy while hosts drive: if it rested, they would
+	/* What has nothing parked stays busy while waiters drive: if it rested, they would
 	 * only wake the engine's thread again. */
 	bool may_all_rest = atomic_load_explicit(&e->thread,
 	                                         memory_order_relaxed) ==
@@ -512,7 +512,7 @@ batoni_pass(void)
 			if (may_rest(comm))
 				stop_being_busy(comm);
 			else
-				/* There is something to look at, or the engine's
+				/* There is something to poll, or the engine's
 				 * thread does not know of it yet. */
 				batoni_comm_set_busy(comm);
 		}
@@ -528,10 +528,10 @@ batoni_poll(const struct baton_comm *comm_or_null)
 {
 	size_t events;
 
-	if (!batoni_try_long()) {
+	if (!batoni_trylock_long()) {
 		if (!comm_or_null || !batoni_is_left_to_us(comm_or_null))
 			return 0;
-		batoni_take();
+		batoni_lock();
 	}
 	if (unlikely(atomic_load_explicit(&batoni_engine.host_passes,
 	                                  memory_order_relaxed) %
@@ -540,7 +540,7 @@ batoni_poll(const struct baton_comm *comm_or_null)
 		batoni_check_peers_soon();
 	events = batoni_pass();
 	batoni_count_host_pass();
-	batoni_leave();
+	batoni_unlock();
 	return events;
 }
 
@@ -560,14 +560,14 @@ take_handed_over(void)
 }
 
 void
-batoni_left(void)
+batoni_unlocked(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 	char scratch[BATONI_SENTENCE_BYTES];
 	char *kept = batoni_sentence_aside(scratch);
 
 	while (batoni_work_left() &&
-	       atomic_load(&e->wanted) < BATONI_CLAIMANT && batoni_try_long()) {
+	       atomic_load(&e->wanted) < BATONI_CLAIMANT && batoni_trylock_long()) {
 		batoni_place_inbox();
 		collect_posted();
 		if (atomic_load(&e->attention))
@@ -579,7 +579,7 @@ batoni_left(void)
 	if (atomic_load(&e->wanted) >= BATONI_CLAIMANT) {
 		/* If another thread gets the lock first, its release comes through here
 		 * too. */
-		if (batoni_try()) {
+		if (batoni_trylock()) {
 			atomic_store(&e->driver, &handed_over);
 			/* The last claimant may have timed out.  It subtracts from
 			 * `wanted`, then tries the handed-over lock; this thread
@@ -587,7 +587,7 @@ batoni_left(void)
 			 * two claims the lock. */
 			if (atomic_load(&e->wanted) < BATONI_CLAIMANT &&
 			    take_handed_over())
-				batoni_leave();
+				batoni_unlock();
 		}
 	} else if (atomic_load(&e->wanted)) {
 		batoni_wake_next_driver();
@@ -597,16 +597,16 @@ batoni_left(void)
 }
 
 void
-batoni_take(void)
+batoni_lock(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 
 	assert(atomic_load(&e->driver) != batoni_this_thread());
 	batoni_cancel_off();
-	if (batoni_try())
+	if (batoni_trylock())
 		return;
 	atomic_fetch_add(&e->wanted, BATONI_CLAIMANT);
-	while (!take_handed_over() && !batoni_try()) {
+	while (!take_handed_over() && !batoni_trylock()) {
 		if (atomic_load(&e->asleep) & BATONI_ASLEEP_DRIVER)
 			batoni_ring();
 		sched_yield();
@@ -615,7 +615,7 @@ batoni_take(void)
 }
 
 bool
-batoni_take_within(uint64_t wait_ns)
+batoni_lock_within(uint64_t wait_ns)
 {
 	struct batoni_engine *e = &batoni_engine;
 	uint64_t limit_ns = batoni_real_ns() + wait_ns;
@@ -625,7 +625,7 @@ batoni_take_within(uint64_t wait_ns)
 	 * units in `wanted` for ever. */
 	batoni_cancel_off();
 	atomic_fetch_add(&e->wanted, BATONI_CLAIMANT);
-	for (unsigned tries = 0; !(taken = take_handed_over() || batoni_try()) &&
+	for (unsigned tries = 0; !(taken = take_handed_over() || batoni_trylock()) &&
 	                         batoni_real_ns() < limit_ns; tries++) {
 		if (atomic_load(&e->asleep) & BATONI_ASLEEP_DRIVER)
 			batoni_ring();

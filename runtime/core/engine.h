@@ -17,7 +17,7 @@ size_t batoni_place_inbox(void);
 /* Update clock_ms, from which ages are computed.  Called by a thread that has just slept,
  * and by one that makes a communicator busy.  Any thread. */
 void batoni_tick(void);
-/* Hand an enqueued record to the driver. */
+/* Hand an enqueued operation to the driver. */
 void batoni_inbox_push(struct batoni_op *op);
 /* The same for several, linked by `next`, the first of them first, as one piece. */
 void batoni_inbox_push_chain(struct batoni_op *first);
@@ -29,7 +29,7 @@ void batoni_post_to_driver(struct batoni_op *op);
 void batoni_nudge(void);
 /* Is there work for a driver that no transport reports: inbox, posted, attention? */
 bool batoni_work_left(void);
-/* Count a pass of a host thread, so that the engine's thread leaves the lock alone. */
+/* Count a pass of a thread of the program, so that the engine's thread leaves the lock alone. */
 void batoni_count_host_pass(void);
 /* Poll: make one pass, unless another driver already serves the communicator. */
 size_t batoni_poll(const struct baton_comm *comm_or_null);
@@ -43,9 +43,9 @@ enum baton_status batoni_stream_state(struct baton_comm *comm,
 void batoni_reached_launch(struct batoni_stream_item *item);
 /* The driver: is there nothing to poll until a launched function returns, whose thread
  * then drives, or another thread calls? */
-bool batoni_is_left_to_launches(void);
+bool batoni_functions_will_drive(void);
 /* Release the lock; if the above holds, without waking a next driver. */
-void batoni_leave_to_launches(void);
+void batoni_unlock_for_functions(void);
 
 /* ---- the engine's own thread (engine_thread.c) ---- */
 

@@ -193,7 +193,7 @@ sleep_idle(uint32_t rung)
 		                          e->thread_sleeps_ns);
 	}
 	idle = atomic_load(&e->thread_working) == 0;
-	batoni_leave();
+	batoni_unlock();
 	/* A pass with events may have left some. */
 	if (idle && sleep_ns && !events && announce() && atomic_load(&e->deep)) {
 		if (listens)
@@ -208,7 +208,7 @@ sleep_idle(uint32_t rung)
 		batoni_unlisten(BATONI_ASLEEP_THREAD);
 }
 
-/* A host sleeps while it drives, or a stream's thread will drive when its function
+/* A waiter sleeps while it drives, or a stream's thread will drive when its function
  * returns.  No wake-up is lost: those threads release the lock or their place in
  * `running`, then load `deep`; this thread stores `deep`, then loads both. */
 static void
@@ -229,10 +229,10 @@ is_behind_launches(void)
 {
 	bool is_behind;
 
-	if (!atomic_load(&batoni_engine.running) || !batoni_try())
+	if (!atomic_load(&batoni_engine.running) || !batoni_trylock())
 		return false;
-	is_behind = batoni_is_left_to_launches();
-	batoni_leave_to_launches();
+	is_behind = batoni_functions_will_drive();
+	batoni_unlock_for_functions();
 	return is_behind;
 }
 
@@ -245,7 +245,7 @@ sleep_deep(void)
 	atomic_store(&e->deep, true);
 	if (is_behind_launches())
 		sleep_behind(rung);
-	else if (batoni_try())
+	else if (batoni_trylock())
 		sleep_idle(rung);
 	else if (atomic_load(&e->asleep) & BATONI_ASLEEP_DRIVER)
 		sleep_behind(rung);
@@ -308,8 +308,8 @@ thread_main(void *unused)
 			backoff.sleep_ns = interval.ns;
 			idle_ticks += LINGER_TICKS / BEHIND_TICKS;
 		} else if (passes != seen_passes || atomic_load(&e->wanted) ||
-		           !batoni_try()) {
-			backoff.sleep_ns = interval.ns; /* a host drives */
+		           !batoni_trylock()) {
+			backoff.sleep_ns = interval.ns; /* a waiter drives */
 			idle_ticks = atomic_load(&e->thread_working)
 			                     ? 0
 			                     : idle_ticks + 1;
@@ -317,14 +317,14 @@ thread_main(void *unused)
 			idle_ticks += batoni_forecast_now().parked
 			                      ? LINGER_TICKS + 1
 			                      : 1;
-			batoni_leave();
+			batoni_unlock();
 			backoff.sleep_ns = interval.ns;
 			if (idle_ticks > LINGER_TICKS)
 				continue;
 		} else {
 			thread_drive(&backoff, &interval);
 			idle_ticks = 0;
-			batoni_leave();
+			batoni_unlock();
 		}
 		seen_passes = passes;
 		sleep_between(&interval);

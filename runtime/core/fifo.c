@@ -7,7 +7,7 @@ enum baton_status
 batoni_fifo_table_init(struct batoni_fifo_table *table, uint32_t count,
                        struct baton_comm *comm)
 {
-	/* One more: what goes on from a line leaves that empty, until it is retired. */
+	/* One more: an operation that leaves a line may leave it empty until it is retired. */
 	count++;
 	table->fifos = batoni_alloc(count, sizeof(*table->fifos));
 	if (!batoni_hash_init(&table->by_key, count) || !table->fifos) {

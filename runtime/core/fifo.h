@@ -35,7 +35,7 @@ struct batoni_fifo_table {
 	uint32_t live; /* FIFOs that exist now */
 	uint32_t lines_live; /* of these, lines: */
 	struct batoni_list_node lines;
-	struct batoni_list_node *next_line; /* while line.c looks at all: none may go unnoticed */
+	struct batoni_list_node *next_line; /* while line.c goes through all: none may be missed */
 };
 
 /* For up to count FIFOs of comm.  OK, NOMEM. */

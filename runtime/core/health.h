@@ -27,7 +27,7 @@ void batoni_comm_break(struct baton_comm *comm, enum baton_status status,
 /* Ask an asynchronous device how it is; an error breaks the communicator.  The driver.
  * Returns events. */
 size_t batoni_check_device(struct baton_comm *comm);
-/* A call of the device failed: look at its health now.  Any thread but the driver. */
+/* A call of the device failed: check its health now.  Any thread but the driver. */
 void batoni_ask_device(struct baton_comm *comm);
 /* How long a broken communicator still waits for an asynchronous device.  Any thread. */
 int64_t batoni_comm_grace_ns(const struct baton_comm *comm);

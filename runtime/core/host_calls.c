@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What paths and transports call beside `done`, which is op.c's: they broke, put something off, move,
- * or are lost. */
+/* The callbacks of paths and transports, except `done`, which is in op.c: one broke, put something off, has
+ * something to move, or is lost. */
 #include "life.h"
 
 #include <stdio.h>
@@ -68,7 +68,7 @@ host_lost(struct batoni_host *host, bool exits, const char *why)
 	struct baton_comm *comm = comm_of(host);
 
 	(void)exits;
-	batoni_take();
+	batoni_lock();
 	batoni_place_inbox();
 	batoni_comm_break(comm, BATON_ERR_ABORTED, why);
 	batoni_comm_end_all_now(comm);
@@ -77,7 +77,7 @@ host_lost(struct batoni_host *host, bool exits, const char *why)
 	batoni_say_away(comm);
 	atomic_store(&comm->driving.lost, true);
 	atomic_store(&comm->driving.by_any, false);
-	batoni_leave();
+	batoni_unlock();
 }
 
 /* A call that finds `lost_below` false has set `used` before, so either this sees that, or

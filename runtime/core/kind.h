@@ -2,16 +2,16 @@
 /*
  * Kinds of operations: what the core asks of each.
  *
- * A record's kind is an index of batoni_kinds.  The core moves transfers by itself (a path carries
- * them; path.h has which), and asks a table for all else: how a record that is no transfer is
- * placed, what its stream's getting there means, what its members tell it, and all words.  The
+ * An operation's kind is an index of batoni_kinds.  The core moves transfers by itself (a path carries
+ * them; path.h has which), and asks a table for all else: how an operation that is no transfer is
+ * placed, what happens when its stream reaches it, what its members tell it, and all texts.  The
  * table is in the file of its kind; the list of kinds is in ops/kinds.h, and the array beside the
  * list of leaves (parts.c), which alone knows them all.
  *
- * Nothing of this is on the way of a plain send or receive: slots are called for records that are
+ * A plain send or receive calls none of this: slots are called for operations that are
  * no transfers, are in a group or in a launch, have a list, or end in an error.
  *
- * A slot that may be NULL says what stands there then.  Slots are called by the driver, unless said.
+ * A slot that may be NULL says what happens then.  Slots are called by the driver, unless said.
  */
 #ifndef BATONI_KIND_H
 #define BATONI_KIND_H
@@ -33,9 +33,9 @@ struct batoni_failed {
 struct batoni_list_kind {
 	/* It is armed: may it be issued?  False: it ends in INVALID. */
 	bool (*may_issue)(const struct batoni_op *op);
-	/* It ends in this status, and nobody has seen that yet.  lent: the path still has it. */
+	/* The operation ends in this status, and no thread has seen that yet.  lent: the path still has it. */
 	void (*ended)(struct batoni_op *op, enum baton_status status, bool lent);
-	/* The record needs it no longer: what was lent is free, or it ends without a
+	/* The operation needs it no longer: what was lent is free, or it ends without a
 	 * completion. */
 	void (*give)(struct batoni_op *op);
 };
@@ -44,16 +44,16 @@ struct batoni_list_kind {
 struct batoni_members_kind {
 	/* A stream has reached the item of a member, its carrier. */
 	void (*reached)(struct batoni_op *group, struct batoni_op *carrier);
-	/* A member has ended, and everybody has been told; its record may be another's. */
+	/* A member has ended, and all threads have been told; its slot may be another operation's. */
 	void (*ended)(struct batoni_op *group);
 };
 
-/* Of a kind whose record answers for operations that are PLANNED (batoni_launch_of): it has the
+/* Of a kind whose operation answers for operations that are PLANNED (batoni_launch_of): it has the
  * handle, the deadline and the status, and counts the bytes. */
 struct batoni_launch_kind {
 	/* One of them is armed. */
 	void (*armed)(struct batoni_op *launch);
-	/* One of them ends, and nobody has seen that yet. */
+	/* One of them ends, and no thread has seen that yet. */
 	void (*ends)(const struct batoni_op *op, enum baton_status status,
 	             bool lent);
 	/* What was lent by one of them, which has ended, is given back. */
@@ -71,10 +71,10 @@ struct batoni_kind {
 	bool ends_broken;
 	bool off_stream; /* it is on no stream */
 
-	/* A new record that is no transfer: it is counted, and the slot moves it on.  Points on
+	/* A new operation that is no transfer: it is counted, and the slot moves it on.  Points on
 	 * streams have batoni_point_place. */
 	void (*place)(struct batoni_op *op);
-	/* The stream of a record that is no transfer has reached its item: batoni_point_reached
+	/* The stream of an operation that is no transfer has reached its item: batoni_point_reached
 	 * at the end.  NULL: it is on no stream. */
 	void (*reached)(struct batoni_op *op);
 	/* It was taken from engine.finish.  NULL: it ends in OK. */
@@ -84,17 +84,17 @@ struct batoni_kind {
 	/* Its communicator was left behind and is gone, and the stream has reached it now.  NULL:
 	 * nothing is to be done. */
 	void (*left_behind)(struct batoni_op *op);
-	/* Any thread, which may not hold the record: copy what this kind has in it, each field by one
+	/* Any thread, which may not hold the operation: copy what this kind has in it, each field by one
 	 * load (describe.h).  NULL: a transfer's fields. */
 	void (*view)(const struct batoni_op *op, struct batoni_view *view);
 	/* Any thread: what it is, as batoni_view_what.  NULL: its name. */
 	void (*what)(const struct batoni_view *view, const char *details,
 	             char *text, size_t size);
 	/* Any thread: what it waits for, if this kind knows better than its state.  held: the
-	 * caller drives, and what the record names is there.  NULL: it does not. */
+	 * caller drives, and what the operation names is there.  NULL: it does not. */
 	bool (*waits)(const struct batoni_view *view, bool held, char *text,
 	              size_t size);
-	/* The caller holds the record, which has failed; *failed_p is about the record itself.
+	/* The caller holds the operation, which has failed; *failed_p is about the operation itself.
 	 * NULL: it stays so. */
 	void (*failed)(const struct batoni_op *op, struct batoni_failed *failed_p);
 	/* The same: why, if it is not its path that knows.  NULL: it never is. */

@@ -10,14 +10,14 @@
  *
  * A worker counts in `running` from the start of a function until it gives up: until
  * SPINS passes have brought nothing, or another thread holds the lock.  While one is
- * counted, and nothing has to be looked at until a function returns
- * (batoni_is_left_to_launches), the lock stays free: hosts that wait sleep without
+ * counted, and nothing has to be polled until a function returns
+ * (batoni_functions_will_drive), the lock stays free: waiting threads sleep without
  * driving (wait.c), and no next driver is woken when the worker lets go to run the next function.
  *
  * No sleeper is left alone: it counts itself in `wanted`, then loads `driver` and `running`
  * and sleeps if either is set.  The worker leaves `running`, gives the lock up if it has
  * it, and then loads `driver` and `wanted`.  All of it is sequentially consistent: the
- * worker sees the sleeper, or the sleeper sees that nobody will drive.
+ * worker sees the sleeper, or the sleeper sees that no thread will drive.
  *
  * A worker drives only what the engine's thread may drive (driving.by_engine).  If only callers
  * may drive some communicator that has operations pending, the worker leaves the lock to
@@ -31,7 +31,7 @@
 #include "forecast.h"
 
 #define SPINS 300u      /* passes without events before the worker gives up */
-#define LOCK_SPINS 100u /* looks for a lock that another thread holds */
+#define LOCK_SPINS 100u /* tries for a lock that another thread holds */
 #define YIELD_SPINS 20u /* of either, before the core is offered to others */
 
 static bool
@@ -46,7 +46,7 @@ may_drive_all(void)
 }
 
 bool
-batoni_is_left_to_launches(void)
+batoni_functions_will_drive(void)
 {
 	struct batoni_forecast forecast;
 
@@ -107,14 +107,14 @@ drive(const struct batoni_device_ops *ops, struct batoni_device *device,
 }
 
 /* Workers drive when their functions have returned, so a next driver is needed only if something
- * else has to be looked at. */
+ * else has to be polled. */
 void
-batoni_leave_to_launches(void)
+batoni_unlock_for_functions(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 
-	if (!batoni_is_left_to_launches()) {
-		batoni_leave();
+	if (!batoni_functions_will_drive()) {
+		batoni_unlock();
 		return;
 	}
 	atomic_store(&e->driver, NULL);
@@ -122,7 +122,7 @@ batoni_leave_to_launches(void)
 	 * have left the rest to this thread. */
 	if (batoni_work_left() || atomic_load(&e->wanted) >= BATONI_CLAIMANT ||
 	    !atomic_load(&e->running))
-		batoni_left();
+		batoni_unlocked();
 	if (batoni_thread.uncancellable)
 		batoni_cancel_restore();
 }
@@ -137,10 +137,10 @@ drive_on(const struct batoni_device_ops *ops, struct batoni_device *device,
 	for (unsigned spins = 0; spins < LOCK_SPINS; spins++) {
 		if (ops->in_engine->launch_waits(device, stream, &ends))
 			return;
-		/* It leaves `running` before its stream goes. */
+		/* It leaves `running` before its stream is destroyed. */
 		if (ends)
 			break;
-		if (!batoni_try()) {
+		if (!batoni_trylock()) {
 			if (spins > YIELD_SPINS)
 				sched_yield();
 			else
@@ -148,16 +148,16 @@ drive_on(const struct batoni_device_ops *ops, struct batoni_device *device,
 			continue;
 		}
 		if (drive(ops, device, stream)) {
-			batoni_leave_to_launches();
+			batoni_unlock_for_functions();
 			return;
 		}
 		stop_running();
-		batoni_leave();
+		batoni_unlock();
 		return;
 	}
 	stop_running();
 	if (!atomic_load(&batoni_engine.driver))
-		batoni_left();
+		batoni_unlocked();
 }
 
 /* A communicator that was left behind has been destroyed: its functions are not run.  (A

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The life of a record: how it begins, moves from state to state, and ends.  All ways of
+ * The life of an operation: how it begins, moves from state to state, and ends.  All ways of
  * enqueuing and ending go through these functions, the fast one (direct.h) too.
  *
  * What watches operations hooks in here: time stamps, and an observer (a trace, or faults
@@ -15,15 +15,15 @@
 /* Arguments are passed as scalars: a struct would be stored to memory and reloaded. */
 #define BATONI_ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* The record was moved: take its time stamp, and tell the observer.  Returns what that
+/* The operation was moved: take its time stamp, and tell the observer.  Returns what that
  * answers (BATON_OK without one). */
 enum baton_status batoni_op_observe(struct batoni_op *op,
                                     enum batoni_op_state state);
 
-/* It has ended, and everybody has been told; the record may be another's. */
+/* It has ended, and all threads have been told; the slot may be another operation's. */
 void batoni_op_observe_left(struct baton_comm *comm, uint32_t slot);
 
-/* A thread that holds the record and loads its state (acquire) sees the fields that were
+/* A thread that holds the operation and loads its state (acquire) sees the fields that were
  * filled in before. */
 static inline enum baton_status
 batoni_op_enter(struct batoni_op *op, enum batoni_op_state state)
@@ -34,8 +34,8 @@ batoni_op_enter(struct batoni_op *op, enum batoni_op_state state)
 	return batoni_op_observe(op, state);
 }
 
-/* The driver.  States follow in their order, of which some may be left out; what has ended stays
- * so.  ISSUED: anything but OK is a fault, in which the caller ends it; or, where the operation is
+/* The driver.  States follow in their order, and some may be skipped; an ended operation stays
+ * ended.  ISSUED: anything but OK is a fault, in which the caller ends it; or, where the operation is
  * stream-issued and cannot end alone, breaks its communicator. */
 static inline enum baton_status
 batoni_op_move(struct batoni_op *op, enum batoni_op_state state)
@@ -75,8 +75,8 @@ batoni_op_begin(struct batoni_op *op, struct baton_comm *comm,
 	batoni_op_enter(op, state);
 }
 
-/* It has ended in `status`; the word, which tells others, comes after.  It waits in no list for what
- * ends it. */
+/* It has ended in `status`; its word, which other threads poll, changes after this.  It is in no list of
+ * operations that wait for their end. */
 static inline void
 batoni_op_close(struct batoni_op *op, enum baton_status status)
 {
@@ -93,14 +93,14 @@ void batoni_observe_comm(struct baton_comm *comm,
 
 /* ---- op.c; the driver, unless said ---- */
 
-/* Put the record on its stream and in its FIFO.  It may be issued and end within the
+/* Put the operation on its stream and in its FIFO.  It may be issued and end within the
  * call. */
 void batoni_op_place(struct batoni_op *op);
 /* The enqueuer has issued it: its in-engine stream is idle, its FIFO empty. */
 void batoni_op_place_direct(struct batoni_op *op);
-/* The stream has reached the record's item. */
+/* The stream has reached the operation's item. */
 void batoni_op_reached(struct batoni_op *op);
-/* The same two for a point: a record on a stream that is no transfer, and ends when its stream gets
+/* The same two for a point: an operation on a stream that is no transfer, and ends when its stream gets
  * there (kind.h). */
 void batoni_point_place(struct batoni_op *op);
 void batoni_point_reached(struct batoni_op *op);
@@ -108,31 +108,31 @@ void batoni_op_arm(struct batoni_op *op);
 void batoni_op_issue(struct batoni_op *op);
 /* The only function that completes operations. */
 void batoni_op_complete(struct batoni_op *op, enum baton_status status);
-/* The same for a record that answers for operations that have all ended. */
+/* The same for an operation that answers for operations that have all ended. */
 void batoni_op_end_launch(struct batoni_op *launch, enum baton_status status,
                           bool lent);
 /* End the operation early, with status unless it has already ended by itself. */
 void batoni_op_end_early(struct batoni_op *op, enum baton_status status);
-/* The stream does not touch the record's item any more. */
+/* The stream does not touch the operation's item any more. */
 void batoni_op_passed(struct batoni_op *op);
 /* Start its deadline and take its time stamp. */
 void batoni_op_start_clock(struct batoni_op *op);
 /* It has no deadline from here on. */
 void batoni_op_stop_clock(struct batoni_op *op);
 
-/* What was lent is free, and the record is its other holders'. */
+/* What was lent is free; the slot belongs to the operation's other holders. */
 void batoni_op_give_back(struct batoni_op *op);
 
 /* The FIFO's head is armed: batoni_end_and_issue issues it. */
 void batoni_fifo_make_ready(struct batoni_fifo *fifo);
-/* Put the record on the engine's finish list: batoni_end_and_issue ends it, and until then nothing
+/* Put the operation on the engine's finish list: batoni_end_and_issue ends it, and until then nothing
  * else may. */
 void batoni_op_end_later(struct batoni_op *op);
-/* End the record without a completion: a group's record, a member of a void group. */
+/* End the operation without a completion: a group's operation, a member of a void group. */
 void batoni_op_vanish(struct batoni_op *op, uint64_t drop);
-/* Remove the record from the FIFO that it waits in, if any. */
+/* Remove the operation from the FIFO that it waits in, if any. */
 void batoni_op_leave_fifo(struct batoni_op *op);
-/* Count a record in or out of comm->work.active. */
+/* Count an operation in or out of comm->work.active. */
 void batoni_comm_count(struct baton_comm *comm, int change);
 /* hold: keep polling the communicator, at a slow rate, even without operations.  Not
  * hold: stop that. */

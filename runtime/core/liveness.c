@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Liveness: when the process of a peer dies, end the operations that name it.  Its check looks at
+ * Liveness: when the process of a peer dies, end the operations that name it.  Its check covers
  * asynchronous devices too, which may have a sticky error (health.c).
  *
  * A transport keeps descriptors of the processes of this node (batoni_peer.pidfd).
@@ -21,25 +21,25 @@
  * then on an operation that names it ends when it would be issued (batoni_op_issue): a
  * send, put or signal is not issued.  A receive is issued and taken back in one step; the transport
  * gives it back only if no message is there for it.  One that has its message goes
- * on, and gets the grace period.  Waits for counters that only stores move end at their first look
+ * on, and gets the grace period.  Waits for counters that only stores move end at their first check
  * (window/wait.c).  Over NCCL no peer becomes silent, since the communicator breaks.
  *
- * Where a rank's end is that of the communicator (ends_with_a_rank: the side channel), the transport tells
- * so in a test, which it gets while something is pending.  Liveness, or near that reads a message, may
- * see the end before that, and end the last operation that is pending.  So an operation that ends in PEER
- * breaks the communicator before anybody sees its end.
+ * Where a rank's end is that of the communicator (ends_with_a_rank: the side channel), the transport
+ * reports it in a test, which it gets while something is pending.  Liveness, or near when it reads a message,
+ * may see the end before that, and end the last pending operation.  So an operation that ends in PEER
+ * breaks the communicator before any thread sees its end.
  *
  * An operation that the transport cannot take back ends in PEER and is lent, as after a
  * deadline.  One that is stream-issued breaks the communicator.
  *
- * Away.  A rank that finalises MPI with the communicator alive takes part in nothing any
- * more, and its process may wait in MPI_Finalize for ranks that wait for it.  It says so in
- * its segment (struct batoni_departure), and counts as gone.  Where no memory is shared,
- * nobody sees it.
+ * Away.  A rank that finalises MPI with the communicator alive makes no more progress in it,
+ * and its process may wait in MPI_Finalize for ranks that wait for it.  The rank says so in
+ * its segment (struct batoni_departure), and counts as gone.  Ranks that share no memory with it
+ * do not see that.
  *
- * The first cause.  Ranks that see the end of a peer often end too, and one that looks later
- * finds several gone.  So each rank notes in its segment the first one whose end it sees,
- * and messages name the rank at which these notes begin.
+ * The first cause.  Ranks that see the end of a peer often end too, and one that checks
+ * later finds several gone.  So each rank writes into its segment the first one whose end it sees,
+ * and messages name the rank at which this chain begins.
  *
  * A destroy that only waits for the other ranks, or for what is lent, checks too: a process
  * that has ended will not leave.  So does a collective call of the one-sided layer, which such a
@@ -65,7 +65,7 @@
 
 #define CHECK_NS UINT64_C(250000000)
 #define TRIES_BETWEEN 256u
-/* Each makes MPI take in what has come; the engine's thread makes 100 of them in CHECK_NS. */
+/* Each test makes MPI receive what has come; the engine's thread makes 100 tests in CHECK_NS. */
 #define TESTS_BETWEEN 64u
 #define BATCH 64
 #define GONE_BYTES 120
@@ -112,7 +112,7 @@ find_first(const struct baton_comm *comm, int peer)
 	return peer;
 }
 
-/* This rank has seen that the peer is gone: it tells so ranks that find it gone itself. */
+/* This rank has seen that the peer is gone: tell ranks that may find this rank gone. */
 static void
 note_first_gone(const struct baton_comm *comm, int peer)
 {
@@ -223,8 +223,8 @@ has_silence(const struct baton_comm *comm, int path)
 	return !comm->hosts_path || comm->paths[path] == comm->hosts_path;
 }
 
-/* What those peers had sent that were gone at the last check is at the transport, where the path of
- * their messages has been tested often since. */
+/* Peers that were gone at the last check become silent if the path of their messages has been tested often
+ * since: all that they had sent is at the transport. */
 static void
 note_silence(struct baton_comm *comm)
 {
@@ -268,7 +268,7 @@ is_armed(const struct batoni_op *op)
 	                         op->state == BATONI_ISSUED;
 }
 
-/* Does it name a process that has ended?  A barrier names all; other waits look by themselves.  A receive from
+/* Does it name a process that has ended?  A barrier names all; other waits check by themselves.  A receive from
  * any rank waits for the last of them. */
 static bool
 names_gone(const struct batoni_op *op)
@@ -394,7 +394,7 @@ batoni_check_lost(struct baton_comm *comm)
 	while (rank < comm->size && !peers[rank].gone &&
 	       !batoni_peer_is_gone(&peers[rank]))
 		rank++;
-	/* A rank that has aborted, and lives, may end an operation so. */
+	/* A rank that has aborted, and lives, may end an operation in PEER. */
 	if (rank == comm->size)
 		return;
 	if (!peers[rank].gone)

@@ -22,7 +22,7 @@ struct batoni_roll_call {
 /* Is the process of a peer gone, or the rank away?  A system call.  Any thread. */
 bool batoni_peer_is_gone(const struct batoni_peer *peer);
 
-/* This rank takes no part in anything any more: it tells ranks that share memory with it. */
+/* This rank makes no more progress: tell ranks that share memory with it. */
 void batoni_say_away(const struct baton_comm *comm);
 
 /* Break the communicator if the process of a rank has ended, and had at the last check of this
@@ -30,12 +30,12 @@ void batoni_say_away(const struct baton_comm *comm);
 void batoni_check_ranks(struct baton_comm *comm, struct batoni_roll_call *roll,
                         uint64_t now_ns);
 
-/* An operation is about to end in PEER, and no host has seen that yet.  Where a rank's end is that of the
+/* An operation is about to end in PEER, and no thread has seen that yet.  Where a rank's end is that of the
  * communicator (ends_with_a_rank), and some rank is gone: break it, before the transport tells.  The
  * driver. */
 void batoni_check_lost(struct baton_comm *comm);
-/* Before what is pending ends with a rank: take what it and others had published until then.  The
- * driver. */
+/* Before pending operations end because a rank has gone: receive what it and others had published until
+ * then.  The driver. */
 void batoni_take_in(struct baton_comm *comm);
 
 /* Make the next pass call it, for callers whose passes are far apart.  The driver. */

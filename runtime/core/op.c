@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The life of an operation record: placed, reached, armed, issued, ended.  All of
+ * The life of an operation: placed, reached, armed, issued, ended.  All of
  * it runs on the thread that drives.
  *
  * Nothing here recurses.  Ending an operation releases its word.  Streams then go
@@ -10,8 +10,8 @@
  * transport->issue may end other transfers by host->done, under the same rule.
  *
  * Lent: an issued operation ends early, but its transport cannot give the buffer
- * back yet.  The operation has ended for the host (DONE) and for its stream.  Its
- * record keeps ENGINE until the transport calls `done`, which clears LENT too; or, of what
+ * back yet.  The operation has ended for the program (DONE) and for its stream.  It
+ * keeps ENGINE until the transport calls `done`, which clears LENT too; or, of what
  * is on a stream, until its mark is done (sweep.c).
  */
 #include "life.h"
@@ -59,7 +59,7 @@ count_active(struct baton_comm *comm, int change)
 	e->working = comm;
 }
 
-/* Where no thread of the engine looks at the time now and then, do so here. */
+/* Read the clock here, if the engine's thread does not do so from time to time. */
 static inline void
 note_age(struct batoni_op *op)
 {
@@ -131,7 +131,7 @@ batoni_op_start_clock(struct batoni_op *op)
 	if (__builtin_add_overflow((int64_t)now, op->timeout_ns,
 	                           &op->timeout_ns))
 		op->timeout_ns = INT64_MAX;
-	/* Whoever sees the flag (request_info.c) sees the deadline. */
+	/* A thread that sees the flag (request_info.c) sees the deadline. */
 	__atomic_store_n(&op->flags,
 	                 (uint16_t)(op->flags | BATONI_FLAG_DEADLINE),
 	                 __ATOMIC_RELEASE);
@@ -179,7 +179,7 @@ transfer_reached(struct batoni_op *op)
 {
 	bool waits = op->state == BATONI_QUEUED;
 
-	/* ENDED: it was cancelled before, and this may return its record. */
+	/* ENDED: it was cancelled before, and this may return its slot. */
 	batoni_op_passed(op);
 	if (waits)
 		batoni_op_arm(op);
@@ -240,7 +240,7 @@ tell_place(struct batoni_op *op)
 	op->flags |= BATONI_FLAG_PLACED;
 }
 
-/* Its path has it already. */
+/* The path enqueued it at the call. */
 static void
 place_issued(struct batoni_op *op)
 {
@@ -363,8 +363,8 @@ batoni_op_place_direct(struct batoni_op *op)
 
 /* ---- issuing ---- */
 
-/* Does it name a peer that nothing comes from any more, but what has come (liveness.c)?  Waits
- * find that out by themselves. */
+/* Does it name a silent peer, from which nothing more comes (liveness.c)?  Waits find that out by
+ * themselves. */
 static bool
 names_silent(const struct batoni_op *op)
 {
@@ -373,8 +373,8 @@ names_silent(const struct batoni_op *op)
 	       op->comm->transport->peers[op->transfer.peer].silent;
 }
 
-/* A receive that was issued a moment ago.  One that has its message is not given back, and goes
- * on. */
+/* Take back a receive that was just issued.  The path does not give back one that has its message, which
+ * goes on. */
 static void
 end_unless_matched(struct batoni_op *op)
 {
@@ -465,7 +465,7 @@ change_planned(struct batoni_op *op, uint64_t set, uint64_t drop)
 		batoni_pool_return_driving(&op->comm->pool, op);
 }
 
-/* Change the word by which hosts see it and others hold it. */
+/* Change the word by which threads see it and others hold it. */
 static void
 change_word(struct batoni_op *op, uint64_t set, uint64_t drop)
 {
@@ -497,7 +497,7 @@ release_word(struct batoni_op *op)
 	                          comm->pool.values[slot]);
 }
 
-/* A record of baton_stream_synchronize.  In-engine it is on the waiter's stack, which
+/* An operation of baton_stream_synchronize.  In-engine it is on the waiter's stack, which
  * goes with the last touch; otherwise it belongs to the waiter and the stream. */
 static void
 end_local(struct batoni_op *op)
@@ -515,7 +515,7 @@ end_local(struct batoni_op *op)
 		batoni_op_drop_local(op, BATONI_OP_STREAM);
 }
 
-/* Hosts, streams and queues see the end, and the engine lets go; unless lent. */
+/* Publish the end to threads, streams and queues; unless lent, the engine drops its hold. */
 static void
 publish_end(struct batoni_op *op, enum baton_status status, bool lent)
 {
@@ -527,17 +527,17 @@ publish_end(struct batoni_op *op, enum baton_status status, bool lent)
 	uint64_t seen = 0;
 	uint32_t slot;
 
-	/* The engine lets go of what no list of it names. */
+	/* The engine drops its hold: none of its lists has the operation. */
 	assert(lent || !(op->flags & BATONI_FLAG_MARKED));
 	/* What is lent on a stream keeps what its path has for it. */
 	if (!lent || !(op->flags & BATONI_FLAG_STREAM_ISSUED))
 		forget_placed(op);
-	/* A host that sees this status finds the communicator broken by it. */
+	/* A thread that sees this status finds the communicator broken by it. */
 	if (unlikely(status == BATON_ERR_CUDA) && comm->fault.status == BATON_OK)
 		batoni_check_device(comm);
 	if (unlikely(status == BATON_ERR_PEER) && comm->fault.status == BATON_OK)
 		batoni_check_lost(comm);
-	/* Before anybody sees the end. */
+	/* Before any thread sees the end. */
 	if (unlikely(batoni_op_list(op)))
 		batoni_kind_of(op)->list->ended(op, status, lent);
 	batoni_op_close(op, status);
@@ -575,7 +575,7 @@ publish_end(struct batoni_op *op, enum baton_status status, bool lent)
 	}
 	slot = batoni_pool_slot(&comm->pool, op);
 	change_word(op, set, drop);
-	/* From here on the record is its other holders'; a member's stays while
+	/* From here on the slot belongs to other holders; a member's stays while
 	 * its group is open, and no completion is due before that is placed. */
 	if (queue && likely(!group || group->state != BATONI_NEW))
 		batoni_queue_deliver(queue, op);
@@ -621,7 +621,7 @@ batoni_op_complete(struct batoni_op *op, enum baton_status status)
 	publish_end(op, status, false);
 }
 
-/* Out of the FIFO it waits in; the next one may have become its head. */
+/* Remove it from its FIFO, of which the next one may become the head. */
 void
 batoni_op_leave_fifo(struct batoni_op *op)
 {
@@ -647,7 +647,7 @@ take_back(struct batoni_op *op)
 {
 	struct batoni_path *path = batoni_path_of(op);
 
-	/* Of a path that does not lend it ends with its communicator, and is marked still where
+	/* On a path that does not lend it ends with its communicator, and keeps its mark while
 	 * its stream has not passed it. */
 	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
 		return batoni_path_lends(path) ||
@@ -688,8 +688,8 @@ batoni_op_end_early(struct batoni_op *op, enum baton_status status)
 
 /* ---- what transports call ---- */
 
-/* The driver is in baton_finish of this record: its handle goes with its end.  False: others have to do
- * with the record, and nothing has changed. */
+/* The driver is in baton_finish of this operation: release the handle with the end.  False: the operation has
+ * other holders, and nothing has changed. */
 static inline bool
 finish_at_once(struct batoni_op *op, uint64_t word)
 {
@@ -714,8 +714,8 @@ finish_at_once(struct batoni_op *op, uint64_t word)
 	return true;
 }
 
-/* publish_end() without queue, group, deadline and stamps, on a stream with nothing behind
- * it: what mostly ends.  A join that comes meanwhile is seen in the word. */
+/* publish_end() without queue, group, deadline and stamps, on a stream with nothing behind the
+ * operation: the usual case.  The word shows a join that comes meanwhile. */
 static inline bool
 end_simply(struct batoni_op *op)
 {
@@ -792,7 +792,7 @@ batoni_host_done(struct batoni_host *host, struct batoni_transfer *transfer,
 		                                 status);
 		return;
 	}
-	/* Taken back by end_unless_matched, which did not get it at once. */
+	/* end_unless_matched asked for it, and did not get it at once. */
 	if (unlikely(status == BATON_ERR_CANCELED) && names_silent(op))
 		status = BATON_ERR_PEER;
 	if (likely(op->state == BATONI_ISSUED)) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The operation record: one for each outstanding request, 192 bytes, from the
+ * The operation: one for each outstanding request, 192 bytes, from the
  * communicator's fixed pool.
  *
  * State: NEW (being enqueued, or in the inbox) -> QUEUED (has its place) ->
  * ARMED (its stream got there) -> ISSUED (the transport has it) -> ENDED.  QUEUED
  * and ARMED ones may end unissued.  Status is data, not a state.  Only the driver
- * moves a record from state to state (batoni_op_move in life.h).
+ * moves an operation from state to state (batoni_op_move in life.h).
  *
- * The word says who holds the record, and what hosts poll:
+ * The word says who holds the operation, and what threads poll:
  *
  *   63..32 generation   31..16 joins   15..0 BATONI_OP_* bits
  *
@@ -20,7 +20,7 @@
  *           has not been passed
  *   QUEUE   an entry of a completion queue   enqueuer, once    poll, or the driver
  *   joins   other streams, or threads, that  any thread that   the same
- *           need the record to stay          sees a holder
+ *           need the operation to stay          sees a holder
  *   DONE    it has ended                     driver, once      -
  *   LENT    ended, but the transport still   driver, with      driver
  *           has it                           DONE
@@ -29,20 +29,20 @@
  *
  * These are the holders: HANDLE, ENGINE, STREAM, QUEUE, CANCEL and the joins.
  *
- *   free       no bit is set; the record is in the pool
+ *   free       no bit is set; the slot is in the pool
  *   made       the enqueuer has set the holders, by one store, after the fields
  *   pending    ENGINE
  *   ended      DONE, and not ENGINE unless LENT
  *
  * Between free and made the word belongs to one thread, which writes it by plain
  * stores; all later changes are read-modify-writes.  The thread that clears the last
- * holder moves the generation on and returns the record to the pool.
+ * holder moves the generation on and returns the slot to the pool.
  *
- * Holders may read all that does not change: what was filled in before the record
+ * Holders may read all that does not change: what was filled in before the operation
  * was made and, once DONE is seen (acquire), how it ended.  DONE is set (release)
  * after everything that a completion tells has been written.
  *
- * Readers: a thread that has a handle alone does not hold the record: another thread
+ * Readers: a thread that has a handle alone does not hold the operation: another thread
  * may release it at any time.  It reads as from a sequence lock:
  *
  *   reader  load the word (acquire): the generation and HANDLE are its own;
@@ -54,7 +54,7 @@
  * The reader that then clears HANDLE by a compare-and-swap needs no second load.
  * Fields that are read so: comm, kind, status, user_data, group_of, peer, tag and
  * done_bytes of the transfer, and the time stamps.  Both sides use batoni_get and
- * batoni_set for them.  A thread that needs other fields holds the record
+ * batoni_set for them.  A thread that needs other fields holds the operation
  * (batoni_op_hold).
  */
 #ifndef BATONI_OP_H
@@ -91,7 +91,7 @@ enum batoni_op_state {
 	BATONI_ENDED
 };
 
-/* Bits of batoni_op.flags; driver only once the record is in the inbox. */
+/* Bits of batoni_op.flags; driver only once the operation is in the inbox. */
 #define BATONI_FLAG_DETACHED 1u
 #define BATONI_FLAG_REACHED 2u   /* its stream got there */
 #define BATONI_FLAG_DEADLINE 4u  /* it is in its communicator's deadline list */
@@ -103,7 +103,7 @@ enum batoni_op_state {
 #define BATONI_FLAG_STREAM_ISSUED 256u /* its path is; constant once it is published */
 #define BATONI_FLAG_SEEN 512u /* stream-issued: its marks were passed */
 #define BATONI_FLAG_PLANNED 1024u /* of a launch of a plan; constant */
-/* One bit for two kinds of records: a launch whose deadline has passed; a receive that names its peer and
+/* One bit for two kinds of operations: a launch whose deadline has passed; a receive that names its peer and
  * stands in a line (line.h). */
 #define BATONI_FLAG_EXPIRED 2048u
 #define BATONI_FLAG_IN_LINE 2048u
@@ -114,7 +114,7 @@ enum batoni_op_state {
 #define BATONI_FLAG_MARKED 0x4000u /* it is on its communicator's list `marked` (sweep.c) */
 #define BATONI_FLAG_ORPHAN 0x8000u /* its peer's process was gone at a check */
 
-/* The lists that `next` links: a record is in one of them at most.  (The other lists have links of
+/* The lists that `next` links: an operation is in one of them at most.  (The other lists have links of
  * their own: design.md, "Lists".) */
 enum batoni_listed {
 	BATONI_UNLISTED,
@@ -138,9 +138,9 @@ struct batoni_scope;
 struct batoni_scope_kind {
 	const char *where; /* "inside a group" */
 	/* The operation is complete, and would be published now.  OK: the scope has it.  Anything
-	 * else: the call returns that, and gives the record back. */
+	 * else: the call returns that, and gives the slot back. */
 	enum baton_status (*add)(struct batoni_scope *scope, struct batoni_op *op);
-	/* A record for the next operation, or NULL: the pool is asked.  NULL slot: the same. */
+	/* A slot for the next operation, or NULL: the pool is asked.  NULL slot: the same. */
 	struct batoni_op *(*record)(struct batoni_scope *scope);
 	/* baton_group_begin, _end and _abandon.  These three, and the next one, are NULL for a
 	 * scope that is closed before its call returns. */
@@ -151,7 +151,7 @@ struct batoni_scope_kind {
 	void (*abandon)(struct batoni_scope *scope);
 };
 
-/* What a thread has open on a communicator: a group (the scope is in the group's record), the
+/* What a thread has open on a communicator: a group (the scope is in the group's operation), the
  * recording of a plan (in the plan), or a launch while it is built (on the stack of its call).
  * Operations that the thread enqueues there go to the scope.  A thread has one for each
  * communicator at most.  Only that thread touches it, until it is closed (scope.c). */
@@ -180,8 +180,8 @@ static_assert(sizeof(struct batoni_group) <= sizeof(struct batoni_transfer) &&
                               offsetof(struct batoni_transfer, tag),
               "failed, scope.kind and scope.depth are written by batoni_set");
 
-/* Of a record that answers for others, its members, and is on no stream: a group, or a launch of a
- * plan.  `members` is the enqueuer's until the record is published; then both are the driver's. */
+/* Of an operation that answers for others, its members, and is on no stream: a group, or a launch of a
+ * plan.  `members` is the enqueuer's until the operation is published; then both are the driver's. */
 struct batoni_tally {
 	uint32_t members, ended;
 };
@@ -200,7 +200,7 @@ struct batoni_op {
 	/* By kind: a group has no transfer. */
 	union {
 		/* Of points only the stream counts, and the buffer: a launched
-		 * function's argument, the record that a join waits for.  That of
+		 * function's argument, the operation that a join waits for.  That of
 		 * a launch of a plan is a copy of the one that failed, but for
 		 * done_bytes, which is the sum of those that did not. */
 		struct batoni_transfer transfer;
@@ -233,7 +233,7 @@ struct batoni_op {
 			/* Reached on another thread: MPSC link. */
 			struct batoni_op *posted;
 			struct batoni_op *group_next;
-			struct batoni_op *group_of; /* the group's record, or NULL */
+			struct batoni_op *group_of; /* the group's operation, or NULL */
 		};
 		struct {
 			struct batoni_tally tally;
@@ -251,7 +251,7 @@ static_assert(sizeof(struct batoni_op) <= 192 &&
                               offsetof(struct batoni_op, group_of),
               "requests stay small");
 
-/* Whoever links a record into a list, or takes it off one, says so: that it is in no other list is
+/* Whoever links an operation into a list, or takes it off one, says so: that it is in no other list is
  * checked where assertions are compiled in.  The byte is written by the thread that may write `next`. */
 static inline void
 batoni_op_list_in(struct batoni_op *op, enum batoni_listed list)
@@ -285,7 +285,7 @@ batoni_is_transfer(const struct batoni_op *op)
 	return BATONI_TRANSFERS >> batoni_get(op->kind) & 1u;
 }
 
-/* The group that the record is a member of, or NULL. */
+/* The group that the operation is a member of, or NULL. */
 static inline struct batoni_op *
 batoni_op_group(const struct batoni_op *op)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the memory is that a call names.  It is found within the call, since later its
- * addresses may be those of other memory.
+ * What kind of memory a call names.  The call finds that out, since later the addresses may be
+ * those of other memory.
  *
  * A communicator on a device whose memory is not the host's asks that device.  One on the
  * host need not ask, except for one error: memory of a device, which the host must not touch.
  * So once a device's library is in the process, because the program uses it, calls with a
- * buffer ask the library.  Whether it is there is looked for when a communicator is created
- * and when a window is registered; it is never loaded for that, and once found it stays.
+ * buffer ask the library.  A creation of a communicator and a registration of a
+ * window check whether it is loaded; they never load it, and once found it stays.
  */
 #include "place.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the memory is that a call names (place.c); the calls' own threads. */
+/* What kind of memory a call names (place.c); the calls' own threads. */
 #ifndef BATONI_PLACE_H
 #define BATONI_PLACE_H
 

@@ -94,7 +94,7 @@ batoni_pool_take(struct batoni_pool *pool)
 	return op;
 }
 
-/* The index + 1 behind n records from `head` on; the list may change meanwhile, which the tag
+/* The index + 1 behind n slots from `head` on; the list may change meanwhile, which the tag
  * tells the caller.  False: it ended before. */
 static bool
 walk(const struct batoni_pool *pool, uint32_t head, uint32_t n, uint32_t *behind_p)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fixed pool of operation records of one communicator.  Any thread takes and returns
- * records.  The free list is a stack of indices under one compare-and-swap, with a tag
- * against ABA.  The driver keeps a few records in a cache of its own, which needs no
+ * The fixed pool of operation slots of one communicator.  Any thread takes and returns
+ * slots.  The free list is a stack of indices under one compare-and-swap, with a tag
+ * against ABA.  The driver keeps a few slots in a cache of its own, which needs no
  * atomic read-modify-writes.
  *
- * Separate arrays hold for each record: the word that streams wait for (device memory),
- * the value at which that word ends the record's present use, and the three time stamps,
+ * Separate arrays hold for each slot: the word that streams wait for (device memory),
+ * the value at which that word ends the operation's present use, and the three time stamps,
  * if they are kept.
  */
 #ifndef BATONI_POOL_H
@@ -25,8 +25,8 @@ struct batoni_pool {
 	struct batoni_stamps *stamps; /* NULL: not kept */
 	_Atomic uint32_t *next_free;  /* index + 1; 0 ends the list */
 	uint32_t size;
-	struct batoni_op *cache; /* driver: free records, linked by next */
-	_Atomic uint32_t cached; /* records in the cache; only the driver writes it */
+	struct batoni_op *cache; /* driver: free slots, linked by next */
+	_Atomic uint32_t cached; /* slots in the cache; only the driver writes it */
 	alignas(64) _Atomic uint64_t free; /* tag << 32 | index + 1 */
 };
 
@@ -38,23 +38,23 @@ enum baton_status batoni_pool_init(struct batoni_pool *pool, uint32_t size,
                                    uint64_t until_ns);
 /* The highest generation that was in use. */
 uint32_t batoni_pool_generation(const struct batoni_pool *pool);
-/* Free everything.  OK; BUSY: streams may still look at the words, and nothing was
+/* Free everything.  OK; BUSY: streams may still read the words, and nothing was
  * freed. */
 enum baton_status batoni_pool_fini(struct batoni_pool *pool,
                                    struct batoni_device *device);
 
-/* A free record, with no holders; NULL: all are taken.  The caller may write its fields
+/* A free slot, with no holders; NULL: all are taken.  The caller may write its fields
  * at once: readers with an old handle see the new generation. */
 struct batoni_op *batoni_pool_take(struct batoni_pool *pool);
-/* n free records, linked by `next`, by one step; NULL: so many are not on the list (some may be
+/* n free slots, linked by `next`, by one step; NULL: so many are not on the list (some may be
  * in the driver's cache). */
 struct batoni_op *batoni_pool_take_many(struct batoni_pool *pool, uint32_t n);
-/* The last holder is gone: advance the generation and return the record to the pool. */
+/* The last holder is gone: advance the generation and return the slot to the pool. */
 void batoni_pool_return(struct batoni_pool *pool, struct batoni_op *op);
 
 #define BATONI_POOL_CACHE 16u
 
-/* The record is in no list. */
+/* The operation is in no list. */
 static inline void
 batoni_pool_next_generation(struct batoni_op *op)
 {
@@ -62,7 +62,7 @@ batoni_pool_next_generation(struct batoni_op *op)
 	uint32_t generation = (uint32_t)(word >> 32) + 1;
 
 	assert(op->listed == BATONI_UNLISTED && batoni_list_empty(&op->deadline));
-	/* Generation 0 would make a null handle look alive. */
+	/* Generation 0 would make a null handle seem valid. */
 	atomic_store_explicit(&op->word,
 	                      (uint64_t)(generation ? generation : 1) << 32,
 	                      memory_order_relaxed);

@@ -3,8 +3,8 @@
  * Completion queues.
  *
  * An operation that names a queue reserves an entry at the call and keeps it until it is
- * polled, so its completion always has an entry.  Completed records are linked into the
- * queue through `next`; nothing is copied or allocated.  A record that is lent may be in the queue
+ * polled, so its completion always has an entry.  Completed operations are linked into the
+ * queue through `next`; nothing is copied or allocated.  An operation that is lent may be in the queue
  * while its transport or its stream still has it, so nothing of those is linked through `next`.
  *
  * The lock guards the list, the counts and `armed`.  The descriptor is an eventfd.
@@ -15,7 +15,7 @@
  * - A timer, if the engine's thread may not drive (MPI below MPI_THREAD_MULTIPLE): no operation ends
  *   while the program sleeps.  It expires TIMER_NS after arming if operations name the queue;
  *   the program wakes, polls, and so makes progress.  With BATON_PROGRESS_CALLS there is no timer:
- *   progress is the program's business.
+ *   the program makes progress itself.
  * - The pipe of the process's bell, if some rank is near (pairs.h) and has opened it: queue_pipe.c.  Arming
  *   then makes a pass, and the pipe wakes the program if only peers end what the communicator has
  *   issued.  The timer stays: what is not issued yet, or is another communicator's, comes without the pipe.
@@ -283,7 +283,7 @@ batoni_queue_deliver(struct baton_queue *queue, struct batoni_op *op)
 	pthread_mutex_unlock(&queue->lock);
 }
 
-/* Take the oldest completed record; the caller holds the lock. */
+/* Take the oldest completed operation; the caller holds the lock. */
 static struct batoni_op *
 pop_locked(struct baton_queue *queue)
 {
@@ -372,11 +372,11 @@ take_to_listen(struct baton_comm *comm)
 {
 	if (!batoni_may_drive(comm))
 		return false;
-	if (batoni_try_long())
+	if (batoni_trylock_long())
 		return true;
 	if (!batoni_engine_drives() && !batoni_is_left_to_us(comm))
 		return false;
-	batoni_take();
+	batoni_lock();
 	return true;
 }
 
@@ -403,7 +403,7 @@ listen_on_pipe(struct baton_queue *queue)
 			if (!only_peers_end(queue->comm))
 				batoni_pipe_disarm(&queue->watcher);
 		}
-		batoni_leave();
+		batoni_unlock();
 	}
 	pthread_mutex_lock(&queue->lock);
 	/* It may have been delivered to before the pipe was armed. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests as hosts see them: test, wait, cancel, release.
+ * Requests as the program sees them: test, wait, cancel, release.
  *
  * A handle names communicator, slot and generation, so finding it takes no lock: one
- * load of the communicator table, one of the record's word.  The word alone says
+ * load of the communicator table, one of the operation's word.  The word alone says
  * whether the handle is alive and whether the operation has ended.  Another thread may
- * release the handle in the meantime, and the record may be reused.  What was read of
- * the record is valid only if the word still has its generation (op.h, "Readers").
+ * release the handle in the meantime, and the slot may be reused.  What was read of
+ * the operation is valid only if the word still has its generation (op.h, "Readers").
  */
 #include "request.h"
 
@@ -18,7 +18,7 @@
 #define BRIEF_PASSES 100u
 #define BRIEF_AWAITS 16u /* each is AWAIT_POLLS polls, then a pass */
 #define AWAIT_POLLS 24u
-/* After so many messages without a pass there is one, for everybody else. */
+/* After so many messages without a pass make one, for all other operations. */
 #define AWAITED_A_PASS 16u
 
 bool
@@ -146,7 +146,7 @@ report_and_drop(struct batoni_op *op, uint64_t word, bool driving,
 
 	if (completion_p)
 		completion = batoni_completion_at(op, word);
-	/* If this succeeds, the handle held the record until here, and the completion
+	/* If this succeeds, the handle held the operation until here, and the completion
 	 * is valid. */
 	if (unlikely(!drop_handle(op, word, driving)))
 		return BATON_ERR_STALE;
@@ -258,7 +258,7 @@ is_from_any(const struct batoni_op *op)
 	       op->transfer.direction == BATONI_RECV;
 }
 
-/* The path that ends the operation if it looks at the operation's peer alone, or NULL.  The driver;
+/* The path that can end the operation by polling its peer alone, or NULL.  The driver;
  * `word` is that of a pending operation. */
 static inline struct batoni_path *
 awaiting_path(const struct batoni_op *op, uint64_t word)
@@ -293,7 +293,7 @@ await(struct batoni_path *path, struct batoni_op *op)
 }
 
 /* Drive for some microseconds: enough for a small message, without the cost of a long wait.
- * While the word is as it was, the operation is pending, and its record stays: only the driver ends
+ * While the word is as it was, the operation is pending, and its slot stays: only the driver ends
  * it.  True: it has ended in OK, and its handle is gone.  Else *word_p is its word now. */
 static inline bool
 drive_briefly(struct batoni_op *op, uint64_t *word_p,
@@ -342,10 +342,10 @@ baton_finish(baton_request *request_p, int64_t timeout_ns,
 		op = batoni_request_find(*request_p, &word);
 	if (unlikely(!op))
 		return finish_slowly(request_p, timeout_ns, completion_p);
-	if (!(word & BATONI_OP_DONE) && timeout_ns < 0 && batoni_try()) {
+	if (!(word & BATONI_OP_DONE) && timeout_ns < 0 && batoni_trylock()) {
 		driving = true;
 		if (likely(drive_briefly(op, &word, completion_p))) {
-			batoni_leave();
+			batoni_unlock();
 			*request_p = BATON_REQUEST_NULL;
 			return BATON_OK;
 		}
@@ -355,7 +355,7 @@ baton_finish(baton_request *request_p, int64_t timeout_ns,
 	           !((word ^ *request_p) >> 32)))
 		status = report_and_drop(op, word, driving, completion_p);
 	if (driving)
-		batoni_leave();
+		batoni_unlock();
 	/* Still pending, or another thread has released it. */
 	if (unlikely(status == BATON_ERR_STALE))
 		return finish_slowly(request_p, timeout_ns, completion_p);
@@ -382,7 +382,7 @@ baton_release(baton_request *request_p)
 	return BATON_OK;
 }
 
-/* Announce a cancel and set the CANCEL bit, which holds the record.  False: the bit was
+/* Announce a cancel and set the CANCEL bit, which holds the operation.  False: the bit was
  * already set, the operation has ended, or the handle was dropped; *word_p says which. */
 static bool
 mark_cancelled(struct baton_comm *comm, struct batoni_op *op, uint64_t *word_p)

@@ -5,7 +5,7 @@
 
 #include "core.h"
 
-/* The record of a live handle, with its word; NULL: stale. */
+/* The operation of a live handle, with its word; NULL: stale. */
 static inline struct batoni_op *
 batoni_request_find(baton_request request, uint64_t *word_p)
 {
@@ -25,7 +25,7 @@ batoni_request_find(baton_request request, uint64_t *word_p)
 	return op;
 }
 
-/* The completion of the record as of `word`.  By value, so that it stays in registers
+/* The completion of the operation as of `word`.  By value, so that it stays in registers
  * until the caller has checked that it is valid. */
 static inline struct baton_completion
 batoni_completion_at(const struct batoni_op *op, uint64_t word)
@@ -62,7 +62,7 @@ batoni_completion_at(const struct batoni_op *op, uint64_t word)
 }
 
 /* Returns the operation's status, or PENDING, and fills the completion.  STALE: the
- * record was reused for another operation, and nothing was written. */
+ * slot was reused for another operation, and nothing was written. */
 static inline enum baton_status
 batoni_request_report(const struct batoni_op *op, uint64_t word,
                       struct baton_completion *completion_p)
@@ -81,7 +81,7 @@ batoni_request_report(const struct batoni_op *op, uint64_t word,
 	return status;
 }
 
-/* Can only the main thread end the operation, and is this another thread?  (A record may
+/* Can only the main thread end the operation, and is this another thread?  (An operation may
  * end without a driver of its transport.) */
 static inline bool
 batoni_request_is_main_threads(const struct batoni_op *op)
@@ -92,7 +92,7 @@ batoni_request_is_main_threads(const struct batoni_op *op)
 	       batoni_is_transfer(op) && !batoni_may_drive(comm);
 }
 
-/* Is the record a member of a group that this thread has not ended?  A wait for it would
+/* Is the operation a member of a group that this thread has not ended?  A wait for it would
  * never return. */
 bool batoni_request_in_open_group(const struct batoni_op *op);
 

@@ -44,13 +44,13 @@ explain_type(const struct batoni_op *op, size_t came, char *text, size_t size)
 	return true;
 }
 
-/* The caller holds the record. */
+/* The caller holds the operation. */
 static void
 explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 {
 	const struct batoni_transfer *transfer = &op->transfer;
 	struct baton_comm *comm = op->comm;
-	/* While the record is lent, the transport may still write these fields. */
+	/* While the operation is lent, the transport may still write these fields. */
 	const char *native_call = word & BATONI_OP_LENT ? NULL
 	                                                : transfer->native_call;
 	struct batoni_path *path = comm->paths[op->path];
@@ -86,7 +86,7 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 		         native_call,
 		         strerror(transfer->native_code));
 	} else if (native_call) {
-		/* The one-sided layer's messages go over that by which the hosts talk. */
+		/* The one-sided layer's messages go over the lower transport. */
 		struct batoni_transport *by =
 			batoni_is_onesided_kind(failed.kind) &&
 					op->status == BATON_ERR_MPI

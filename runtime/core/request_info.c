@@ -2,11 +2,11 @@
 /*
  * What a request is, in numbers.
  *
- * The caller has a handle, and holds the record while it reads (a join, as baton_request_error
- * does), so the record is the operation's own throughout.  It reads beside the driver, as a dump
+ * The caller has a handle, and holds the operation while it reads (a join, as baton_request_error
+ * does), so the slot stays with the operation throughout.  It reads beside the driver, as a dump
  * without the lock does: each field by one load (batoni_op_view).  What was filled in at the call
  * does not change; state, deadline, counts and the time of the place may be a moment old.  The word
- * decides whether it has ended: a record whose state says so before its word does counts as issued.
+ * decides whether it has ended: an operation whose state says so before its word does counts as issued.
  *
  * Threads: any.  Locks: none.
  */
@@ -83,7 +83,7 @@ fill_transfer(const struct batoni_op *op, const struct batoni_view *view,
 		                    &info->context);
 }
 
-/* The caller holds the record. */
+/* The caller holds the operation. */
 static void
 fill_request_info(const struct batoni_op *op, uint64_t word, struct baton_request_info *info)
 {

@@ -3,7 +3,7 @@
  * Scans over the operations of a communicator: cancels, breaks and aborts, deadlines, and
  * the marks of stream-issued operations.  All of it runs on the driver.
  *
- * Deadlines: a record with a deadline is on its communicator's list from arming to its
+ * Deadlines: an operation with a deadline is on its communicator's list from arming to its
  * end.  `next_ns` is a lower bound of them, so that a pass without an expiry costs
  * one compare.  When that time is reached, a scan makes it exact.
  *
@@ -19,8 +19,8 @@
  *      its buffer and ends, as its mark tells.  From here on a mark that is done does not say that the
  *      operation was carried out;
  *   4. the others end (`aborted`).  Those whose marks are not done end LENT: their streams have
- *      not come to them, and what NCCL launched for them may find its bytes there before it
- *      looks whether it is to end.
+ *      not come to them, and a kernel of NCCL for them may find its bytes before it checks whether
+ *      it has to end.
  * Steps 2 and 3 have a grace period each: an enqueue or a device that hangs holds up nothing.
  */
 #include "life.h"
@@ -88,7 +88,7 @@ marks_of(const struct batoni_op *op)
 	return &comm->marks.by_slot[batoni_pool_slot(&comm->pool, op)];
 }
 
-/* Take it off the list `marked`, in which *link names it. */
+/* Remove the operation from the list `marked`, in which *link names it. */
 static void
 unmark(struct batoni_op *op, struct batoni_op **link)
 {
@@ -332,14 +332,14 @@ batoni_comm_scrap(struct baton_comm *comm, const void *base, size_t bytes)
 }
 
 /* baton_cancel adds to `cancels`, then sets CANCEL in a word without DONE, then lists the
- * record.  batoni_pass keeps a communicator with cancels on engine.working. */
+ * operation.  batoni_pass keeps a communicator with cancels on engine.working. */
 static size_t
 end_cancelled(struct baton_comm *comm)
 {
 	uint32_t link = atomic_exchange(&comm->cancels.slots, 0);
 	size_t events = 0;
 
-	/* Listed records were pushed to the inbox earlier.  Place the inbox after taking
+	/* Listed operations were pushed to the inbox earlier.  Place the inbox after taking
 	 * the list, or a cancel could find its operation unplaced. */
 	batoni_place_inbox();
 	while (link) {

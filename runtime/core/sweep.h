@@ -12,11 +12,11 @@ bool batoni_comm_end_all(struct baton_comm *comm);
 /* The same until nothing is left; lets other threads have the lock meanwhile. */
 void batoni_comm_end_all_now(struct baton_comm *comm);
 /* The communicator is broken, and this memory is about to go: what is lent of it is scrapped (path.h).
- * OK: no operation uses it from now on.  PENDING: one still does; ask again after a pass.  BUSY: what
- * is below may use it for as long as it likes. */
+ * OK: no operation uses it from now on.  PENDING: one still does; ask again after a pass.  BUSY: a
+ * library may use it for an unknown time. */
 enum baton_status batoni_comm_scrap(struct baton_comm *comm, const void *base,
                                     size_t bytes);
-/* Has the engine the record, placed, and has it not ended?  Only then does the driver own its
+/* Has the engine the operation, placed, and has it not ended?  Only then does the driver own its
  * state. */
 bool batoni_is_pending(const struct batoni_op *op);
 /* End an operation early; if it cannot end alone, and its time is over, the communicator breaks. */

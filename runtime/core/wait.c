@@ -12,7 +12,7 @@
  *
  * A sleeper wakes for one of three reasons:
  *   - An operation that it waits for ends.  The sleeper lists itself under the handle,
- *     then sets WAITED in the record's word unless that says DONE.  The driver sets DONE
+ *     then sets WAITED in the operation's word unless that says DONE.  The driver sets DONE
  *     in the same word and, if it finds WAITED there, searches the list.  One of the two
  *     sees the other.  Releasing a pending request wakes its sleepers in the same way.
  *     Operations without sleepers pay nothing.
@@ -32,9 +32,9 @@
  * back-off; where a device alone works, every 0.1 to 0.8 ms.  A driver that finds nothing for
  * about a millisecond yields its core between passes, for the peers that it may be waiting for.
  *
- * Claimants (batoni_take) are not sleepers: they spin and yield their core.  A driver checks
+ * Claimants (batoni_lock) are not sleepers: they spin and yield their core.  A driver checks
  * for claimants after each pass and releases the lock.  The releasing thread hands the lock
- * over (batoni_left), so that no enqueuer or poller gets it before a claimant does.
+ * over (batoni_unlocked), so that no enqueuer or poller gets it before a claimant does.
  *
  * The lists of sleepers are in wake.c.
  *
@@ -199,7 +199,7 @@ drive(struct batoni_awaited *awaited, uint64_t limit_ns)
 			return BATON_ERR_AGAIN;
 		if (!events && unlikely(atomic_load_explicit(
 				       &e->running, memory_order_relaxed)) &&
-		    batoni_is_left_to_launches())
+		    batoni_functions_will_drive())
 			return BATON_ERR_BUSY;
 		if (!events) {
 			idle = rest(idle + 1, limit_ns, &sleep_ns);
@@ -245,13 +245,13 @@ take_turn(const struct batoni_awaited *awaited)
 	if (awaited->passive)
 		return false;
 	if (!batoni_thread.must_drive) {
-		if (batoni_try_long())
+		if (batoni_trylock_long())
 			return true;
 		if (!batoni_engine_drives() ||
 		    atomic_load(&batoni_engine.wanted) >= BATONI_CLAIMANT)
 			return false;
 	}
-	batoni_take();
+	batoni_lock();
 	return true;
 }
 
@@ -269,9 +269,9 @@ wait_long(struct batoni_sleeper *sleeper, uint64_t limit_ns)
 			status = drive(awaited, limit_ns);
 			behind_launch = status == BATON_ERR_BUSY;
 			if (behind_launch)
-				batoni_leave_to_launches();
+				batoni_unlock_for_functions();
 			else
-				batoni_leave();
+				batoni_unlock();
 			if (status == BATON_OK || status == BATON_PENDING)
 				return status == BATON_OK;
 			/* Several claimants may follow each other.  Bound the yields:
@@ -322,9 +322,9 @@ batoni_wait_until(struct batoni_awaited *awaited,
 void
 batoni_yield_driver(unsigned tries)
 {
-	batoni_leave();
+	batoni_unlock();
 	batoni_pause_between(tries);
-	batoni_take();
+	batoni_lock();
 }
 
 enum baton_status
@@ -334,10 +334,10 @@ batoni_drive_until(enum baton_status (*step)(void *argument), void *argument,
 	for (unsigned tries = 0;; tries++) {
 		enum baton_status status;
 
-		batoni_take();
+		batoni_lock();
 		batoni_pass();
 		status = step(argument);
-		batoni_leave();
+		batoni_unlock();
 		if (status != BATON_PENDING || batoni_real_ns() >= limit_ns)
 			return status;
 		batoni_pause_between(tries);

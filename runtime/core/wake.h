@@ -28,7 +28,7 @@ void batoni_pause_between(unsigned tries);
 
 /* ---- waiters that sleep ---- */
 
-/* What a host waits for. */
+/* What a thread waits for. */
 struct batoni_awaited {
 	/* Is the wait over?  Called by the waiting thread; `driving`: it holds the driver
 	 * lock.  Not called again after it has returned true. */
@@ -37,7 +37,7 @@ struct batoni_awaited {
 	 * the list.  BATON_REQUEST_NULL entries do not count. */
 	const baton_request *requests;
 	size_t count;
-	/* Instead of requests: a record on this thread's stack. */
+	/* Instead of requests: an operation on this thread's stack. */
 	struct batoni_op *local;
 	/* Only another thread can drive the awaited operations. */
 	bool passive;
@@ -46,7 +46,7 @@ struct batoni_awaited {
 struct batoni_sleeper {
 	struct batoni_awaited *awaited;
 	/* Under sleepers.lock while `woken` is 0. */
-	bool one; /* it waits for one request or record */
+	bool one; /* it waits for one request or operation */
 	union {
 		struct batoni_hash_node by_key;
 		struct batoni_list_node several;
@@ -65,7 +65,7 @@ void batoni_sleeper_unlist(struct batoni_sleeper *sleeper);
 void batoni_sleeper_pass_on(struct batoni_sleeper *sleeper);
 /* Wake one of the sleepers to drive. */
 void batoni_wake_next_driver(void);
-/* The record with this handle has ended, or its handle was released: wake its
+/* The operation with this handle has ended, or its handle was released: wake its
  * waiters. */
 void batoni_wake_waiters(baton_request request);
 

@@ -2,10 +2,10 @@
 /*
  * What hangs: one line for each pending operation of a communicator.
  *
- * Reading.  While the dump has the driver's lock, no record changes its state.  But the
+ * Reading.  While the dump has the driver's lock, no operation changes its state.  But the
  * thread that has the lock may hang, inside MPI for example.  So the dump waits for
  * LOCK_WAIT_NS at most; after that it reads the pool beside the driver, and marks each line
- * as possibly out of date.  Either way a record is read as from a sequence lock: its word,
+ * as possibly out of date.  Either way an operation is read as from a sequence lock: its word,
  * its fields (each by one load), its word again.  If the generation has changed, the fields
  * belonged to different operations and are discarded.
  *
@@ -55,7 +55,7 @@ struct dump {
 
 /* ---- reading ---- */
 
-/* The record is an operation that the engine has; false: it is not. */
+/* The slot has an operation that the engine has; false: it has not. */
 static bool
 view_operation(struct batoni_op *op, struct batoni_view *seen)
 {
@@ -121,7 +121,7 @@ waits_for_turn(const struct dump *dump, const struct batoni_view *seen)
 	               : "a thread that drives";
 }
 
-/* With the lock, more is known of some than the record says. */
+/* With the lock, more is known of some than the operation says. */
 static void
 add_waits(const struct dump *dump, const struct batoni_view *seen, char *text,
           size_t size)
@@ -167,7 +167,7 @@ add_line(struct dump *dump, const struct batoni_view *seen)
 
 /* ---- the dump ---- */
 
-/* Lines of the next records, as many as there is room for.  False: there were no
+/* Lines of the next operations, as many as there is room for.  False: there were no
  * more. */
 static bool
 gather(struct dump *dump)
@@ -176,7 +176,7 @@ gather(struct dump *dump)
 	uint32_t end = dump->slot + BATCH_SLOTS;
 	struct batoni_view seen;
 
-	dump->locked = dump->locked && batoni_take_within(LOCK_WAIT_NS);
+	dump->locked = dump->locked && batoni_lock_within(LOCK_WAIT_NS);
 	if (end > pool->size)
 		end = pool->size;
 	while (dump->slot < end &&
@@ -185,7 +185,7 @@ gather(struct dump *dump)
 			add_line(dump, &seen);
 	}
 	if (dump->locked)
-		batoni_leave();
+		batoni_unlock();
 	return dump->slot < pool->size;
 }
 

@@ -4,7 +4,7 @@
  * itself and needs nothing to link.  Compiled so where the header is there and
  * BATON_WITH_NVTX asks for it; drawn where BATON_NVTX=1 is in the environment.
  *
- * An observer of the life of records (life.h): where it is off, the communicator has none, and
+ * An observer of the life of operations (life.h): where it is off, the communicator has none, and
  * nothing here is called.  Where it is on, the communicator's operations do not take the fast
  * way (direct.h).
  *
@@ -13,7 +13,7 @@
  *   Batch-B PreSend-P     from its placing to its issue: it waits for its stream and its turn
  *   Batch-B Send-P        the transport, stream or one-sided layer has it
  *   Batch-B SendMemcpy-P  within that: bytes are copied between its buffer and pinned memory
- *   Batch-B PostSend-P    it has ended, and hosts, queue and streams are told
+ *   Batch-B PostSend-P    it has ended, and threads, queue and streams are told
  *
  * B is the operation's user_data, P the peer ("several" of a wait for some).  The kinds
  * are Send, Recv, Signal, Put, Wait.  The first, second and last follow each other.  A record
@@ -22,7 +22,7 @@
  *
  * Ranges of different operations overlap, and may begin on one thread and end on another: they
  * are start-and-end ranges, not pushed ones.  All are drawn by the driver, from placing on, so
- * what is refused has none; and each record that was placed ends once, by batoni_op_close or
+ * what is refused has none; and each operation that was placed ends once, by batoni_op_close or
  * batoni_op_vanish, and is then let go (`left`).  There all that is open is ended.
  */
 #include "nvtx.h"

@@ -45,7 +45,7 @@ enqueue_any(const void *buffer, size_t count, enum baton_datatype type, int tag,
 	batoni_op_enter(op, BATONI_ARMED);
 	batoni_direct_keep(op, BATON_PENDING, BATONI_OP_HANDLE);
 	batoni_line_put(op);
-	batoni_leave_enqueue();
+	batoni_end_enqueue();
 	return true;
 }
 

@@ -54,16 +54,16 @@ batoni_direct_enter(const struct baton_comm *comm)
 {
 	const struct batoni_engine *e = &batoni_engine;
 
-	if (unlikely(!batoni_try()))
+	if (unlikely(!batoni_trylock()))
 		return false;
 	if (likely(!atomic_load_explicit(&e->inbox, memory_order_relaxed) &&
 	           batoni_direct_may_issue(comm)))
 		return true;
-	batoni_leave();
+	batoni_unlock();
 	return false;
 }
 
-/* Take the driver lock and a record, if the operation can be issued now.  NULL: neither
+/* Take the driver lock and a slot, if the operation can be issued now.  NULL: neither
  * is held. */
 BATONI_ALWAYS_INLINE struct batoni_op *
 batoni_direct_begin(struct baton_comm *comm, baton_stream stream)
@@ -78,7 +78,7 @@ batoni_direct_begin(struct baton_comm *comm, baton_stream stream)
 	           BATON_OK))
 		op = batoni_pool_take_driving(&comm->pool);
 	if (unlikely(!op))
-		batoni_leave();
+		batoni_unlock();
 	return op;
 }
 
@@ -114,10 +114,10 @@ static inline void
 batoni_direct_undo(struct baton_comm *comm, struct batoni_op *op)
 {
 	batoni_pool_return_driving(&comm->pool, op);
-	batoni_leave();
+	batoni_unlock();
 }
 
-/* The record's life begins for all but this thread.  holders: HANDLE, or none; the
+/* The operation's life begins for all but this thread.  holders: HANDLE, or none; the
  * engine and the stream hold it in any case. */
 BATONI_ALWAYS_INLINE void
 batoni_direct_make(struct batoni_op *op, enum baton_status status,
@@ -132,7 +132,7 @@ batoni_direct_make(struct batoni_op *op, enum baton_status status,
 	                      memory_order_release);
 }
 
-/* Issue has returned this status, which is not OK: the record goes on as any other does. */
+/* Issue has returned this status, which is not OK: the operation goes on as any other does. */
 BATONI_ALWAYS_INLINE void
 batoni_direct_keep(struct batoni_op *op, enum baton_status status,
                    uint64_t holders)
@@ -165,7 +165,7 @@ batoni_direct_end(struct batoni_op *op, enum baton_status status,
 	} else {
 		batoni_direct_keep(op, status, holders);
 	}
-	batoni_leave_enqueue();
+	batoni_end_enqueue();
 }
 
 #endif

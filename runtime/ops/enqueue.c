@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Enqueuing.  Each call checks everything first, then takes a record, fills it, and
+ * Enqueuing.  Each call checks everything first, then takes a slot, fills it, and
  * publishes it.
  *
- * In-engine device: records are placed in one total order.  The enqueuer tries the
- * driver lock.  If it gets the lock it empties the inbox and places the record
+ * In-engine device: operations are placed in one total order.  The enqueuer tries the
+ * driver lock.  If it gets the lock it empties the inbox and places the operation
  * itself; an armed operation is issued within the call.  Otherwise it pushes the
- * record to the inbox, and the driver places it.  (The fast path for small host
+ * operation to the inbox, and the driver places it.  (The fast path for small host
  * messages bypasses this file: direct.h.)
  *
  * Asynchronous device: the enqueuer puts the trigger and the wait on the stream
- * and pushes the record to the inbox, both under comm->order.lock, so that the order
+ * and pushes the operation to the inbox, both under comm->order.lock, so that the order
  * on the stream and the order of matching agree.  If the trigger fires in between,
- * batoni_op_place finds the record already reached.
+ * batoni_op_place finds the operation already reached.
  */
 #include "life.h"
 
@@ -54,17 +54,17 @@ init_op(struct batoni_op *op, struct baton_comm *comm, enum batoni_op_kind kind,
 	atomic_store_explicit(&op->word, word | holders, memory_order_release);
 }
 
-/* The pool's list is empty, but the driver's cache may hold free records.  Or the driver
- * may be about to return a record whose end is already visible, to a host or through what
+/* The pool's list is empty, but the driver's cache may hold free slots.  Or the driver
+ * may be about to return a slot whose end is already visible, to a thread or through what
  * a peer sent after it.  Under the lock both are settled. */
 static struct batoni_op *
 take_cached(struct baton_comm *comm)
 {
 	struct batoni_op *op;
 
-	batoni_take();
+	batoni_lock();
 	op = batoni_pool_take_driving(&comm->pool);
-	batoni_leave();
+	batoni_unlock();
 	return op;
 }
 
@@ -448,8 +448,8 @@ choose_path(const char *call, struct batoni_op *op)
 	               : accept(call, op);
 }
 
-/* The last part of a call: the record has its holders and, if it is one-sided, what the
- * layer keeps for it.  Anything but OK: the record is still the caller's. */
+/* The last part of a call: the operation has its holders and, if it is one-sided, what the
+ * layer keeps for it.  Anything but OK: the operation is still the caller's. */
 static enum baton_status
 enqueue_made(const char *call, struct batoni_op *op,
              const struct batoni_arguments *a, size_t bytes)
@@ -467,7 +467,7 @@ enqueue_made(const char *call, struct batoni_op *op,
 		status = choose_path(call, op);
 	if (unlikely(status != BATON_OK))
 		return status;
-	/* Read the handle now: a published record may end and be returned. */
+	/* Read the handle now: a published operation may end and be returned. */
 	handle = batoni_op_handle(op, atomic_load_explicit(
 					      &op->word, memory_order_relaxed));
 	scope = batoni_scope_of(op->comm);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checks, records, and publishing; enqueuing threads. */
+/* Checks, operations, and publishing; enqueuing threads. */
 #ifndef BATONI_ENQUEUE_H
 #define BATONI_ENQUEUE_H
 
@@ -7,16 +7,16 @@
 #include "engine.h"
 #include "kinds.h"
 
-/* A record with its common fields set, or NULL when the pool is empty. */
+/* An operation with its common fields set, or NULL when the pool is empty. */
 struct batoni_op *batoni_op_new(struct baton_comm *comm,
                                 enum batoni_op_kind kind, baton_stream stream,
                                 uint64_t holders);
-/* Hand over a complete record: place it at once, or push it to the inbox. */
+/* Hand over a complete operation: place it at once, or push it to the inbox. */
 void batoni_publish(struct batoni_op *op);
-/* The same for several, linked by `next`, which no other record comes between; in-engine devices
+/* The same for several, linked by `next`, which no other operation comes between; in-engine devices
  * only. */
 void batoni_publish_chain(struct batoni_op *first);
-/* Put one record, in no group, on its asynchronous stream; under the order lock.  The caller
+/* Put one operation, in no group, on its asynchronous stream; under the order lock.  The caller
  * publishes it. */
 enum baton_status batoni_op_put(struct batoni_op *op);
 /* Around what hands transfers to stream-issued paths: takes comm->order.lock, and keeps the
@@ -115,22 +115,22 @@ batoni_forget_described(struct batoni_op *op)
 
 /* An enqueuer releases the driver lock. */
 static inline void
-batoni_leave_enqueue(void)
+batoni_end_enqueue(void)
 {
 	const struct batoni_engine *e = &batoni_engine;
 
 	if (unlikely(e->finish || e->ready || e->deferred))
 		batoni_end_and_issue();
-	batoni_leave();
+	batoni_unlock();
 }
 
 /* What a call of a path that calls a library puts on a stream beside the marks of its transfers: a
  * kernel, an edge or two.  One half goes with the first mark before it, the other with the first
  * behind it.  Other marks are one entry each. */
 #define BATONI_CALL_ENTRIES 3u
-/* Publish one complete record, on any kind of device. */
+/* Publish one complete operation, on any kind of device. */
 enum baton_status batoni_publish_record(struct batoni_op *op);
-/* Set the fields of a record that the options say.  OK, or the refusal. */
+/* Set the fields of an operation that the options say.  OK, or the refusal. */
 enum baton_status batoni_apply_options(struct batoni_op *op,
                                        const struct baton_op_options *options);
 /* The program's struct is of this library's version and asks for nothing unknown; usual: nor for
@@ -155,7 +155,7 @@ batoni_take_options(const char *call, const struct baton_op_options **options_p,
                     struct baton_op_options *room, bool record);
 enum baton_status batoni_refuse_full(const char *call,
                                      const struct baton_comm *comm);
-/* Return a record to the pool when its call is refused late; returns status. */
+/* Return a slot to the pool when its call is refused late; returns status. */
 enum baton_status batoni_unmake(struct batoni_op *op,
                                 enum baton_status status);
 /* The device does not take an item: returns status, with a sentence. */

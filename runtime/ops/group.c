@@ -2,8 +2,8 @@
 /*
  * Groups: operations that are armed together.
  *
- * A group has a record of its own (no handle).  While it is open, it is what its thread has open on
- * the communicator (a scope, embedded in the record).  Each call inside the group puts its
+ * A group has an operation of its own (no handle).  While it is open, it is what its thread has open on
+ * the communicator (a scope, embedded in the operation).  Each call inside the group puts its
  * member into the member's FIFO, unarmed, on no stream.  The first member on each stream
  * is that stream's *carrier*: at the end of the group its item goes on the stream and
  * waits there for the group's word.  When the streams have reached all carriers, the
@@ -11,7 +11,7 @@
  * word is released and the streams continue.
  *
  * Lifetimes: the group keeps the STREAM holder of a member until the member is armed; of
- * a carrier, until its stream has passed it.  The group's record is returned when its
+ * a carrier, until its stream has passed it.  The group's operation is returned when its
  * word is released, all members have ended and all carriers have been reached.
  *
  * A void group places nothing on streams.  Its members leave their FIFOs without a
@@ -21,11 +21,11 @@
  *
  * Stream-issued members are not placed before the end.  (Puts that could be on their stream
  * or be the one-sided layer's are the layer's in a group: path.h, takes.)  If all members
- * are of one such path, it takes the whole group, and the group's record only holds the
+ * are of one such path, it takes the whole group, and the group's operation only holds the
  * list.  In a mixed group each path takes its members as detached ones, in front of the
  * carriers; they count as members like the others.
  *
- * Flags of the group's own record: DETACHED, REACHED (the word is released).
+ * Flags of the group's own operation: DETACHED, REACHED (the word is released).
  */
 #include "life.h"
 
@@ -162,7 +162,7 @@ batoni_group_take(struct batoni_op *group, struct batoni_op *op)
 /* ---- the end, on the enqueuing thread ---- */
 
 /* Return members that were never placed.  Other threads may know their handles: streams
- * that wait for a member continue, and waiting hosts wake and find the handle stale. */
+ * that wait for a member continue, and waiting threads wake and find the handle stale. */
 static void
 unmake_all(struct batoni_op *first, enum baton_status refusal)
 {
@@ -170,7 +170,7 @@ unmake_all(struct batoni_op *first, enum baton_status refusal)
 	char *kept = batoni_sentence_aside(scratch);
 	struct batoni_op *op, *next;
 
-	batoni_take();
+	batoni_lock();
 	for (op = first; op; op = next) {
 		struct batoni_pool *pool = &op->comm->pool;
 		uint32_t slot = batoni_pool_slot(pool, op);
@@ -187,7 +187,7 @@ unmake_all(struct batoni_op *first, enum baton_status refusal)
 		batoni_unmake(op, refusal);
 	}
 	batoni_end_and_issue();
-	batoni_leave();
+	batoni_unlock();
 	batoni_sentence_back(kept);
 }
 
@@ -349,10 +349,10 @@ batoni_group_settle(void)
 	char scratch[BATONI_SENTENCE_BYTES];
 	char *kept = batoni_sentence_aside(scratch);
 
-	batoni_take();
+	batoni_lock();
 	batoni_place_inbox();
 	batoni_end_and_issue();
-	batoni_leave();
+	batoni_unlock();
 	batoni_sentence_back(kept);
 }
 
@@ -489,10 +489,10 @@ void_put(struct batoni_op *group, enum baton_status refusal)
 	char *kept = batoni_sentence_aside(scratch);
 	struct batoni_op *op, *next;
 
-	batoni_take();
+	batoni_lock();
 	for (op = group->group.head; op; op = op->group_next)
 		op->flags &= (uint16_t)~BATONI_FLAG_PLANNED;
-	batoni_leave();
+	batoni_unlock();
 	for (op = group->group.head; op; op = next) {
 		next = op->group_next;
 		if (!is_stream_issued(op))
@@ -606,7 +606,7 @@ end_one(struct batoni_scope *scope)
 	if (unlikely(refusal == BATON_OK && status != BATON_OK))
 		batoni_refuse_named("baton_group_end", status);
 	if (unlikely(refusal != BATON_OK))
-		/* The record may be another's by now; its address is still the key. */
+		/* The slot may be another's by now; its address is still the key. */
 		batoni_scope_say("baton_group_end", scope, refusal);
 	batoni_scope_forget(scope);
 	return status;

@@ -5,10 +5,10 @@
 
 #include "core.h"
 
-/* The record of a group that is not open.  NULL: there is none, and batoni_refuse has said so
+/* The operation of a group that is not open.  NULL: there is none, and batoni_refuse has said so
  * (AGAIN). */
 struct batoni_op *batoni_group_new(const char *call, struct baton_comm *comm);
-/* Make the record a member, which is not published.  OK, or the refusal. */
+/* Make the operation a member, which is not published.  OK, or the refusal. */
 enum baton_status batoni_group_take(struct batoni_op *group,
                                     struct batoni_op *op);
 /* Of a launch of a plan, whose members are not published before: put it on its asynchronous streams

@@ -27,7 +27,7 @@
 	KIND(GET, BATON_OPERATION_GET, batoni_kind_get)                       \
 	KIND(FLUSH, BATON_OPERATION_FLUSH, batoni_kind_flush)                 \
 	KIND(ATOMIC, BATON_OPERATION_ATOMIC, batoni_kind_atomic)              \
-	/* A function on the stream; a stream that waits for another record's \
+	/* A function on the stream; a stream that waits for another operation's \
 	 * word; the common word of a group's members. */                     \
 	KIND(LAUNCH, BATON_OPERATION_ATOMIC + 1, batoni_kind_launch)             \
 	KIND(JOIN, BATON_OPERATION_ATOMIC + 2, batoni_kind_join)                 \

@@ -10,10 +10,10 @@
  * plan stays open until its end, which says so and frees it.  Ready: recorded; it does not change
  * any more.
  * Destroyed: a tombstone (handle.h).  There is no state "launched": a launch copies all that it
- * needs into records of its own, so the plan may be launched again, or destroyed, while
+ * needs into slots of its own, so the plan may be launched again, or destroyed, while
  * operations of it are pending.
  *
- * A call that is recorded goes the whole way of a call: its checks, a record from the pool,
+ * A call that is recorded goes the whole way of a call: its checks, a slot from the pool,
  * the place of its buffer, its path, up to where it would be published (`add`).
  * There it is refused with BATONI_RECORDED, so that everything is given back, and then it is
  * noted.  So a plan has only calls that would have been accepted.

@@ -31,7 +31,7 @@ batoni_note_more(const void *payload, size_t n)
 	return (const char *)payload + ((n + 15) & ~(size_t)15);
 }
 
-/* What a call returns within, whose operation would be enqueued now, but is recorded: its record
+/* What a call returns within, whose operation would be enqueued now, but is recorded: its operation
  * is given back as if it had been refused.  No call of the program returns it. */
 #define BATONI_RECORDED BATON_PENDING
 
@@ -118,7 +118,7 @@ bool batoni_plan_is_direct(const struct baton_plan *plan);
 /* Do all of the launch, but for its options, which it has.  False: nothing has been done. */
 bool batoni_launch_directly(struct batoni_op *launch,
                             const struct baton_plan *plan);
-/* From here on the record is that of a launch of so many operations; those that are adopted later
+/* From here on the operation is that of a launch of so many operations; those that are adopted later
  * are counted there. */
 void batoni_launch_expects(struct batoni_op *launch, uint32_t members);
 

@@ -5,12 +5,12 @@
  * They are for plans of nothing but sends and receives, in no group, without deadlines, on a
  * communicator that is `plain`.  Such a plan is direct, which is found once, at its end
  * (batoni_plan_is_direct).  All that a replay of it would check was checked when it was recorded, but
- * for its streams; so no operation of it can be refused once there are records for all.
+ * for its streams; so no operation of it can be refused once there are slots for all.
  *
  * The launch takes the driver lock, and keeps it from its first operation to the last: that
  * makes it one piece.  For each operation the steps are those of a call, but for the lock.  One whose
- * stream is not idle, or that has another before it, is placed as any other record is.  Of what ends
- * within issue the launch is told, and the record goes back.
+ * stream is not idle, or that has another before it, is placed as any other operation is.  Of what ends
+ * within issue the launch is told, and the slot goes back.
  *
  * Anything in the way (another driver, a full pool, what is in the inbox, a stream that is refused) is
  * found before the first operation.  Then this says false, nothing has happened, and the launch
@@ -59,7 +59,7 @@ streams_are_fine(const struct baton_plan *plan)
 	return true;
 }
 
-/* Take the driver lock, and records for all operations.  NULL: neither. */
+/* Take the driver lock, and slots for all operations.  NULL: neither. */
 static struct batoni_op *
 begin(const struct baton_plan *plan)
 {
@@ -70,7 +70,7 @@ begin(const struct baton_plan *plan)
 		return NULL;
 	first = batoni_pool_take_many(&comm->pool, plan->operations);
 	if (!first)
-		batoni_leave();
+		batoni_unlock();
 	return first;
 }
 
@@ -160,6 +160,6 @@ batoni_launch_directly(struct batoni_op *launch, const struct baton_plan *plan)
 	batoni_launch_expects(launch, plan->operations);
 	batoni_op_place(launch);
 	issue_members(launch, plan, first);
-	batoni_leave_enqueue();
+	batoni_end_enqueue();
 	return true;
 }

@@ -3,31 +3,31 @@
  * Plans: launching.  (plan.c records them; plan_need.c has what bounds them.  The usual launch of
  * messages alone takes the way of plan_direct.c; this file does all others.)
  *
- * A launch has a record of its own, of kind PLAN, which the program's request names.  It is on
- * no stream and in no FIFO.  Its operations are records like any others, without a handle and
+ * A launch has an operation of its own, of kind PLAN, which the program's request names.  It is on
+ * no stream and in no FIFO.  Its operations are operations like any others, without a handle and
  * without a queue; they are PLANNED, and know the launch by its slot.  Groups of the plan
  * are groups.
  *
  * Building, on the enqueuing thread: the notes are replayed.  Meanwhile the launch is what the thread
  * has open on the communicator (a scope, `struct building`), which gathers what they enqueue; none of
- * it is published.  If a replay is refused, all records are given back, and the call returns the
+ * it is published.  If a replay is refused, all slots are given back, and the call returns the
  * refusal: nothing was enqueued.
  *
- * Publishing.  In-engine device: the launch's record and then all others, in the order of
+ * Publishing.  In-engine device: the launch's own operation and then all others, in the order of
  * the plan, by one thread that drives, or as one piece of the inbox.  It cannot fail.
  * Asynchronous device: all under comm->order.lock, when all streams have room for it (plan_need.c).  So
  * launches, and calls of other threads, do not mix with a launch.  The device may still refuse
  * an operation after others are on their streams: the operations from that one on are given
  * back, the call returns OK, and the launch ends in the refusal when the others have ended.
  *
- * The launch's record is placed before its operations, so no end comes too early.  It ends with
+ * The launch's own operation is placed before its operations, so no end comes too early.  It ends with
  * the last of them, before that one's stream goes on: a thread that has seen the stream go on
  * finds the launch ended.  Its status is that of the first operation of the plan that
  * did not end in OK.  If operations are lent, so is the launch, until all are given back.  It
- * keeps its record until then, so the slot that they have stays its own.
+ * keeps its slot until then, so the slot that they have stays its own.
  *
  * What it says of that operation (the slot `failed`, plan_drive.c) is kept in its transfer, since the
- * operation's record is used again.  A list that did not agree is kept for the launch's record then.
+ * operation's slot is used again.  A list that did not agree is kept for the launch's own operation then.
  *
  * Its deadline counts from the moment when the first of its operations is armed.  Deadline
  * and cancel end all operations that have not ended.  Operations that are placed after its
@@ -58,7 +58,7 @@ struct building {
 	struct batoni_scope scope;
 	struct batoni_op *launch;
 	struct batoni_op *group; /* that the replay has open, or NULL */
-	/* By `next`: its operations and groups, and free records. */
+	/* By `next`: its operations and groups, and free slots. */
 	struct batoni_op *first, *last, *reserved;
 };
 
@@ -144,7 +144,7 @@ return_reserved(struct building *building)
 		batoni_pool_return(&building->scope.comm->pool, op);
 }
 
-/* Give back a record that was not published. */
+/* Give back an operation that was not published. */
 static void
 unmake(struct batoni_op *op)
 {
@@ -236,7 +236,7 @@ batoni_launch_expects(struct batoni_op *launch, uint32_t members)
 	batoni_set(launch->launched.came, 0);
 }
 
-/* Gather all records of the launch.  OK: *first_p is the first, or NULL. */
+/* Gather all operations of the launch.  OK: *first_p is the first, or NULL. */
 static enum baton_status
 build(struct batoni_op *launch, const struct baton_plan *plan,
       struct batoni_op **first_p)
@@ -369,12 +369,12 @@ end_halfway(struct batoni_op *launch, const struct putting *putting,
 	           "from operation %u on, when others were on their streams: %s",
 	           launch->comm->rank, members, batoni_s(members), putting->index,
 	           baton_last_error());
-	batoni_take();
+	batoni_lock();
 	batoni_launch_note_failure(launch, putting->index, status, 0, &nothing);
 	launch->tally.ended += members - putting->index;
 	batoni_launch_settle(launch);
 	batoni_end_and_issue();
-	batoni_leave();
+	batoni_unlock();
 }
 
 static enum baton_status

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Publishing: a complete record is put on its stream and handed to the driver.  enqueue.c checks
- * calls and makes records, and has the note on the order of both.
+ * Publishing: a complete operation is put on its stream and handed to the driver.  enqueue.c checks
+ * calls and makes operations, and has the note on the order of both.
  *
  * Stream-issued paths get their transfers here, between marks by which the driver sees where each
  * is armed and where it ends.
@@ -38,14 +38,14 @@ batoni_publish(struct batoni_op *op)
 {
 	struct batoni_engine *e = &batoni_engine;
 
-	if (unlikely(!batoni_try())) {
+	if (unlikely(!batoni_trylock())) {
 		batoni_inbox_push(op);
 		return;
 	}
 	if (unlikely(atomic_load_explicit(&e->inbox, memory_order_relaxed)))
 		batoni_place_inbox();
 	batoni_op_place(op);
-	batoni_leave_enqueue();
+	batoni_end_enqueue();
 }
 
 void
@@ -54,7 +54,7 @@ batoni_publish_chain(struct batoni_op *first)
 	struct batoni_engine *e = &batoni_engine;
 	struct batoni_op *op, *next;
 
-	if (unlikely(!batoni_try())) {
+	if (unlikely(!batoni_trylock())) {
 		batoni_inbox_push_chain(first);
 		return;
 	}
@@ -64,7 +64,7 @@ batoni_publish_chain(struct batoni_op *first)
 		next = op->next;
 		batoni_op_place(op);
 	}
-	batoni_leave_enqueue();
+	batoni_end_enqueue();
 }
 
 enum baton_status
@@ -88,7 +88,7 @@ batoni_refuse_device(struct baton_comm *comm, enum baton_status status)
 	                     fault.text);
 }
 
-/* Put the item on an asynchronous stream, and publish the record. */
+/* Put the item on an asynchronous stream, and publish the operation. */
 static enum baton_status
 publish_async(struct batoni_op *op)
 {
@@ -140,10 +140,10 @@ batoni_enqueuing_end(struct baton_comm *comm)
 		char *kept = batoni_sentence_aside(scratch);
 
 		/* The driver may have left the abort of the paths for now. */
-		batoni_take();
+		batoni_lock();
 		batoni_comm_end_all(comm);
 		batoni_end_and_issue();
-		batoni_leave();
+		batoni_unlock();
 		batoni_sentence_back(kept);
 	}
 }
@@ -152,9 +152,9 @@ void
 batoni_break_halfway(struct baton_comm *comm, enum baton_status status,
                      const char *why)
 {
-	batoni_take();
+	batoni_lock();
 	batoni_comm_break(comm, status, why);
-	batoni_leave();
+	batoni_unlock();
 }
 
 /* The path failed half way through an enqueue of transfers, and has said where in the
@@ -296,7 +296,7 @@ mark_ended(struct baton_comm *comm, const struct batoni_path *path, size_t n)
 	return status;
 }
 
-/* What is lent until then is lent for good without. */
+/* Mark the ends.  Without the end mark a lent buffer is never returned, so the mark is retried. */
 static enum baton_status
 mark_ends(struct baton_comm *comm, const struct batoni_path *path, size_t n)
 {
@@ -441,7 +441,7 @@ publish_issued(struct batoni_op *op)
 	return status;
 }
 
-/* The call is refused late: return its record and its queue entry. */
+/* The call is refused late: return its slot and its queue entry. */
 enum baton_status
 batoni_unmake(struct batoni_op *op, enum baton_status status)
 {

@@ -106,7 +106,7 @@ is_done(struct batoni_awaited *awaited, bool driving)
 	       BATONI_OP_DONE;
 }
 
-/* The stream has reached the record.  An asynchronous device must still pass its item
+/* The stream has reached the operation.  An asynchronous device must still pass its item
  * before it reports the stream idle.  That takes a moment unless other work is behind it,
  * so the retries are bounded. */
 static void
@@ -134,8 +134,8 @@ init_local(struct batoni_op *op, struct baton_comm *comm, baton_stream stream)
 	                NULL, 0, 0, 0, 0);
 }
 
-/* The record is on this stack.  It needs no slot of the pool, so a full pool cannot
- * refuse it.  The wait has no time-out, so the record outlives its use. */
+/* The operation is on this stack.  It needs no slot of the pool, so a full pool cannot
+ * refuse it.  The wait has no time-out, so the operation outlives its use. */
 static enum baton_status
 await_in_engine(struct baton_comm *comm, baton_stream stream)
 {
@@ -167,12 +167,12 @@ refuse_to_wait(const struct baton_comm *comm)
 	                     baton_comm_error(comm));
 }
 
-/* Put the record on the stream.  A stream that is full of operations is driven until there is
+/* Put the operation on the stream.  A stream that is full of operations is driven until there is
  * room, since waiting for them is what the caller does.  One of a broken communicator may
  * stand still: it is given a moment longer.  A stream that is idle has room; if it is refused
  * all the same, the device keeps track of no more streams, and none of these operations is on
  * it.
- * OK; PENDING: that, and the record was not taken; AGAIN: the communicator broke; else why not. */
+ * OK; PENDING: that, and the operation was not taken; AGAIN: the communicator broke; else why not. */
 static enum baton_status
 publish_when_there_is_room(struct batoni_op *op, const struct baton_comm *comm,
                            baton_stream stream)
@@ -202,9 +202,9 @@ publish_when_there_is_room(struct batoni_op *op, const struct baton_comm *comm,
 	}
 }
 
-/* An asynchronous device may never get to the record.  When the communicator breaks,
- * this thread waits for a moment longer and then leaves the record to the stream.  The
- * stream may be idle before the engine has processed its last triggers; the record is
+/* An asynchronous device may never get to the operation.  When the communicator breaks,
+ * this thread waits for a moment longer and then leaves the operation to the stream.  The
+ * stream may be idle before the engine has processed its last triggers; the operation is
  * posted after them, and so ends after them. */
 static enum baton_status
 await_device(struct baton_comm *comm, baton_stream stream)

@@ -9,7 +9,7 @@
  * Owners of a list (its memory is tensor_store.c's): the enqueuing thread until the operation is
  * published; then the engine.  It is given back when the engine lets go of the operation: at its
  * end, or later if it was lent.  One that ended in MISMATCH, TRUNCATED or INVALID is kept, for the
- * sentence of baton_request_error, until its record is used again.
+ * sentence of baton_request_error, until its slot is used again.
  *
  * A call whose list can be issued at once, on an idle host stream, takes the fast path
  * (enqueue_directly).  A receive that leaves nothing open encodes, at the call, the header that has

@@ -21,7 +21,7 @@ batoni_tensors_keep(enum baton_status status)
 	       status == BATON_ERR_INVALID;
 }
 /* Why it, or the operation of a launch that failed, has ended so, if that has to do with lists.  The
- * caller holds the record. */
+ * caller holds the operation. */
 bool batoni_tensors_explain(const struct batoni_op *op, char *text, size_t size);
 
 #endif

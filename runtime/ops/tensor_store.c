@@ -13,10 +13,10 @@
  *
  * Spares.  A short run that is given back stays a block, for the next list of as many units: it
  * changes hands by one atomic exchange, without the lock.  For `runs` it is in use.  When no run
- * is free, the spares are given back too, and what was kept for records that are used again.
+ * is free, the spares are given back too, and what was kept for slots that are used again.
  *
  * Kept.  A list whose operation has ended in MISMATCH, TRUNCATED or INVALID is kept, for the
- * sentence of baton_request_error, until its record is used again: then the record has another
+ * sentence of baton_request_error, until its slot is used again: then the slot has another
  * generation.
  *
  * After an abort a transport may still read the header of a list.  A store with lists that are
@@ -39,7 +39,7 @@ struct block {
 	struct batoni_tensor_list list; /* must be first */
 	/* Constant as long as it is a block. */
 	uint32_t first, units;
-	/* Kept for the sentence of this record in this generation; under the lock. */
+	/* Kept for the sentence of this operation in this generation; under the lock. */
 	bool kept;
 	const struct batoni_op *owner;
 	uint32_t generation;

@@ -180,9 +180,9 @@ see_alone(void)
 	/* It is parked, and nobody will ring. */
 	do {
 		CHECK(baton_test(waited, NULL) == BATON_PENDING);
-		batoni_take();
+		batoni_lock();
 		load = batoni_comm_load(comm);
-		batoni_leave();
+		batoni_unlock();
 	} while (load.parked == 0);
 	CHECK(load.unrung);
 	meet();

@@ -503,14 +503,14 @@ static const struct batoni_transport_ops below_ops = {
 };
 
 static void
-driver_take(void)
+driver_lock(void)
 {
 	CLAIM(!world.in_driver);
 	world.in_driver = true;
 }
 
 static void
-driver_leave(void)
+driver_unlock(void)
 {
 	CLAIM(world.in_driver);
 	world.in_driver = false;
@@ -545,8 +545,8 @@ create(uint8_t kind)
 		.below_slot = kind & 16 ? 8 : 0,
 		.check = kind & 32,
 		.lists = !(kind & 64),
-		.driver_take = driver_take,
-		.driver_leave = driver_leave,
+		.driver_lock = driver_lock,
+		.driver_unlock = driver_unlock,
 	};
 	struct batoni_native *native = NULL;
 

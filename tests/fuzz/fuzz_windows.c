@@ -222,12 +222,12 @@ batoni_handover_fetch(const struct batoni_handover_name *name, int pidfd,
 /* ---- the engine and the rest of the layer ---- */
 
 void
-batoni_take(void)
+batoni_lock(void)
 {
 }
 
 void
-batoni_left(void)
+batoni_unlocked(void)
 {
 }
 

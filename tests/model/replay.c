@@ -377,10 +377,10 @@ call_target(struct replay *r, const struct step *step)
 static enum baton_status
 break_rank(struct baton_comm *comm)
 {
-	batoni_take();
+	batoni_lock();
 	comm->host.broken(&comm->host, BATON_ERR_MPI, "the test", 7,
 	                  "it asked for this");
-	batoni_leave();
+	batoni_unlock();
 	return BATON_OK;
 }
 

@@ -22,11 +22,11 @@ struct ends {
 };
 
 static enum baton_status
-check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
+check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_setup *setup)
 {
 	(void)bootstrap;
-	if (plan->transport == BATON_TRANSPORT_AUTO)
-		plan->transport = BATON_TRANSPORT_LOCAL;
+	if (setup->transport == BATON_TRANSPORT_AUTO)
+		setup->transport = BATON_TRANSPORT_LOCAL;
 	return BATON_OK;
 }
 
@@ -38,9 +38,9 @@ reach(const struct batoni_device_ops *device)
 }
 
 static enum baton_status
-agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
+agree(const struct batoni_accord *accord, struct batoni_comm_setup *setup)
 {
-	plan->stages = accord->stages;
+	setup->stages = accord->stages;
 	return BATON_OK;
 }
 
@@ -126,7 +126,7 @@ give_up(struct batoni_opening *opening)
 {
 	struct ends *ends = opening->own;
 
-	opening->engine->driver_take();
+	opening->engine->driver_lock();
 	if (opening->transport) {
 		opening->transport->ops->close(opening->transport, true);
 	} else {
@@ -135,7 +135,7 @@ give_up(struct batoni_opening *opening)
 				ends->transports[rank], true);
 		batoni_free(ends);
 	}
-	opening->engine->driver_leave();
+	opening->engine->driver_unlock();
 }
 
 const struct batoni_opening_ops batoni_opening_local_ops = {

@@ -10,12 +10,12 @@
  * order; the body goes on a tag that no other body to this peer has.  Headers may
  * therefore be received in any order, and only the pieces of one body need an order.
  * Both are sent at issue: the body of a message that MPI sends eagerly is there
- * before the receiver has looked at the header.
+ * before the receiver has read the header.
  *
  * Tags of bodies.  A body's tag is in use until the peer has received the body, which
  * may be long after the send is complete.  The tags to one peer are used in turn, in
  * segments.  The receiver counts the bodies of each segment, and when all have come it
- * releases the segment by an empty message, which the sender looks for when it needs
+ * releases the segment by an empty message, which the sender polls for when it needs
  * the segment again.  When no segment is free (much is unreceived), the body waits: its
  * header says so, and the receiver, once the header has matched a receive, sends a
  * grant with a tag that belongs to that receive's slot.  So no two bodies ever share a
@@ -73,7 +73,7 @@ batoni_mpi_drain(void)
 /* ---- control messages ---- */
 
 /* Receive a control message of `bytes` bytes, which is eager: once it has come, MPI_Recv does
- * not wait.  Its length is looked at before, since some MPIs write past the end of a receive
+ * not wait.  Its length is checked before, since some MPIs write past the end of a receive
  * that is too short.  False: none is here, or the transport is broken, by MPI or by a
  * message that is no `what`. */
 static bool
@@ -452,7 +452,7 @@ receive(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 		               : status;
 	}
 	status = post_pieces(mpi, transfer, body);
-	/* Not if there is more to post, or a list to be looked at: a request must remain for
+	/* Not if there is more to post, or a list to be checked: a request must remain for
 	 * the next test to find, and three pieces are too much to copy at once. */
 	if (status == BATON_PENDING && body->length <= BATONI_MPI_PIECE_BYTES &&
 	    body->pieces == 0 && body->verdict != BATON_PENDING)

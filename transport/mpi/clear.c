@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Receiving what nobody has received, before the communicator is freed.
+ * Receiving the messages that no receive has matched, before the communicator is freed.
  *
  * Messages can be left over: what the program sent and did not receive, signals that
  * came when the receives for them had been taken back, and releases of segments of body

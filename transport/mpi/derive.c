@@ -55,11 +55,11 @@ derive(struct batoni_transport *transport,
 
 	MPI_Query_thread(&level);
 	if (level != MPI_THREAD_MULTIPLE)
-		engine->driver_take();
+		engine->driver_lock();
 	if (!is_all(mpi, ranks, size))
 		code = create_group(mpi->comm, ranks, size, &comm);
 	if (level != MPI_THREAD_MULTIPLE)
-		engine->driver_leave();
+		engine->driver_unlock();
 	if (code != MPI_SUCCESS)
 		return batoni_mpi_refuse("MPI_Comm_create_group", code);
 	batoni_mpi_join(mpi->comm, comm, level, rank, size, bootstrap);

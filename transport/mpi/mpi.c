@@ -517,7 +517,7 @@ test_window(struct batoni_mpi *mpi, uint32_t base, uint32_t n)
 	return events;
 }
 
-/* Not more than one window.  MPI looks for messages in the end of a test that finds nothing:
+/* Not more than one window.  MPI polls for messages at the end of a test that finds nothing:
  * the second test finds what has come since the last pass. */
 static size_t
 test_few(struct batoni_mpi *mpi)

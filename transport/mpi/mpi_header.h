@@ -90,7 +90,7 @@ batoni_mpi_is_special(size_t bytes)
 
 /* False: it is no first part of a list. *described_p: the bytes of the list's header, of
  * which at most BATONI_MPI_LIST_ROOM are there, from batoni_mpi_list_front on; they have not been
- * looked at. */
+ * checked. */
 bool batoni_mpi_list_decode(const void *bytes, size_t n,
                             struct batoni_mpi_range tags,
                             struct batoni_mpi_header *header,

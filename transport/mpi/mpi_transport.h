@@ -8,7 +8,7 @@
  * body.c      messages in two parts: a header that announces a body
  * lists.c     messages that are lists of tensors
  * open.c      memory, opening, exchanging, leaving, closing, texts
- * clear.c     receives what nobody has received, before the communicator is freed
+ * clear.c     receives messages that no receive has matched, before the communicator is freed
  * mpi_header.c  what is read from a peer
  * reach.c     buffers in memory of a device that MPI reaches by itself
  * opening.c   opening it over MPI's bootstrap (transport/bootstrap/mpi/)
@@ -190,7 +190,7 @@ struct batoni_mpi {
 	struct batoni_mpi_buffers *buffers;
 	uint64_t free_buffers;
 	/* reach.c's: the device, if buffers may be its memory, else NULL.  Each message that
-	 * is received looks at it: it is beside what that reads anyway. */
+	 * is received reads it: it lies beside what the receive reads anyway. */
 	struct batoni_device *device;
 	bool apart; /* some rank has a device so: lists.c */
 	bool check; /* checked mode */
@@ -468,7 +468,7 @@ void batoni_mpi_body_forget(struct batoni_mpi *mpi,
 /* Reserve the drain buffer of the process, of BATONI_MPI_PIECE_BYTES.  Any thread.  OK,
  * NOMEM. */
 enum baton_status batoni_mpi_drain_reserve(void);
-/* That buffer: for what nobody reads. */
+/* That buffer, for bytes to be discarded. */
 void *batoni_mpi_drain(void);
 
 /* open.c */

@@ -16,7 +16,7 @@
 /* With more, each rank's address space would have gigabytes of rings that are never used. */
 #define NEAR_RANKS_MAX 1024
 
-/* ---- plans ---- */
+/* ---- setups ---- */
 
 /* The engine's thread may not call MPI, and the program has not asked for
  * BATON_PROGRESS_CALLS. */
@@ -51,45 +51,45 @@ level_of(const struct batoni_bootstrap *bootstrap)
 	return boot->level;
 }
 
-/* Near is the choice where it costs nothing that nobody uses. */
+/* Choose near only where it costs nothing when no pair uses it. */
 static void
-choose_near(struct batoni_comm_plan *plan)
+choose_near(struct batoni_comm_setup *setup)
 {
 	enum batoni_message_path path = batoni_config()->message_path;
 
-	if (batoni_plan_is_native(plan)) {
-		plan->near = path == BATONI_MESSAGE_PATH_NEAR;
+	if (batoni_setup_is_native(setup)) {
+		setup->near = path == BATONI_MESSAGE_PATH_NEAR;
 		return;
 	}
-	plan->near_only = path == BATONI_MESSAGE_PATH_NEAR;
-	plan->near = plan->near_only ||
+	setup->near_only = path == BATONI_MESSAGE_PATH_NEAR;
+	setup->near = setup->near_only ||
 	             (path == BATONI_MESSAGE_PATH_AUTO &&
-	              plan->size <= NEAR_RANKS_MAX && batoni_shm_is_sparse());
+	              setup->size <= NEAR_RANKS_MAX && batoni_shm_is_sparse());
 }
 
 static enum baton_status
-check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
+check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_setup *setup)
 {
 	int level = level_of(bootstrap);
 
-	if (plan->transport == BATON_TRANSPORT_AUTO)
-		plan->transport = BATON_TRANSPORT_MPI;
-	if (plan->transport == BATON_TRANSPORT_NEAR)
+	if (setup->transport == BATON_TRANSPORT_AUTO)
+		setup->transport = BATON_TRANSPORT_MPI;
+	if (setup->transport == BATON_TRANSPORT_NEAR)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "the transport is BATON_TRANSPORT_NEAR, which "
 		                     "is for ranks without MPI: over MPI, "
 		                     "BATON_MESSAGE_PATH=near in the environment "
 		                     "lets messages go through memory that the "
 		                     "ranks share");
-	if (plan->transport != BATON_TRANSPORT_MPI && !batoni_plan_is_native(plan))
+	if (setup->transport != BATON_TRANSPORT_MPI && !batoni_setup_is_native(setup))
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "options.transport is %d: a communicator "
 		                     "over MPI takes BATON_TRANSPORT_AUTO, _MPI "
 		                     "or the device's own",
-		                     (int)plan->transport);
-	choose_near(plan);
-	if (!plan->device_ops->needs_thread ||
-	    !lacks_thread(level, plan->progress))
+		                     (int)setup->transport);
+	choose_near(setup);
+	if (!setup->device_ops->needs_thread ||
+	    !lacks_thread(level, setup->progress))
 		return BATON_OK;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
 	                     "MPI runs at %s, so the engine's thread may not move "
@@ -100,20 +100,20 @@ check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
 	                     "BATON_PROGRESS_CALLS: the program waits by calls "
 	                     "of Baton only)",
 	                     batoni_mpi_level_name(level),
-	                     plan->device_ops->name);
+	                     setup->device_ops->name);
 }
 
 /* The ranks stage, if some rank has a device and some MPI does not reach its memory. */
 static enum baton_status
-agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
+agree(const struct batoni_accord *accord, struct batoni_comm_setup *setup)
 {
-	bool reached = accord->unable < 0, mine = plan->stages;
+	bool reached = accord->unable < 0, mine = setup->stages;
 
-	/* What a native one's hosts send each other is small, but for puts by message,
+	/* What the processes of a native transport send each other is small, but for puts by message,
 	 * which are staged.  Near reaches memory of the host only. */
-	if (batoni_plan_is_native(plan) || plan->near_only) {
-		plan->direct = plan->apart = false;
-		plan->stages = accord->stages;
+	if (batoni_setup_is_native(setup) || setup->near_only) {
+		setup->direct = setup->apart = false;
+		setup->stages = accord->stages;
 		return BATON_OK;
 	}
 	if (!reached && accord->forced >= 0)
@@ -124,10 +124,10 @@ agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
 			"CUDA-aware: set it alike on all ranks",
 			accord->forced, accord->unable);
 	/* One copy by MPI is fewer than two of staging's. */
-	plan->near &= !reached || !accord->stages;
-	plan->direct = reached && mine;
-	plan->apart = reached && accord->stages;
-	plan->stages = !reached && accord->stages;
+	setup->near &= !reached || !accord->stages;
+	setup->direct = reached && mine;
+	setup->apart = reached && accord->stages;
+	setup->stages = !reached && accord->stages;
 	return BATON_OK;
 }
 
@@ -147,7 +147,7 @@ prepare_alone(struct batoni_opening *opening)
 		return batoni_refuse(status,
 		                     "no memory for the MPI transport: "
 		                     "requests_max is %u, %d ranks",
-		                     opening->plan->requests_max, size);
+		                     opening->setup->requests_max, size);
 	if (status != BATON_OK)
 		return status;
 	opening->own = mpi;
@@ -164,7 +164,7 @@ attach(struct batoni_opening *opening)
 	if (code != MPI_SUCCESS)
 		return batoni_mpi_refuse("MPI_Comm_set_attr", code);
 	return batoni_mpi_attach(opening->own, boot->comm, boot->level,
-	                         opening->plan->progress);
+	                         opening->setup->progress);
 }
 
 static enum baton_status
@@ -175,9 +175,9 @@ begin(struct batoni_opening *opening)
 
 	if (status != BATON_OK)
 		return status;
-	opening->engine->driver_take();
+	opening->engine->driver_lock();
 	status = attach(opening);
-	opening->engine->driver_leave();
+	opening->engine->driver_unlock();
 	if (status != BATON_OK)
 		return status;
 	if (mpi->base.peers)
@@ -187,16 +187,16 @@ begin(struct batoni_opening *opening)
 
 /* Why there are no areas of pairs, for baton_comm_query. */
 static void
-tell_why_not_near(const struct batoni_comm_plan *plan,
+tell_why_not_near(const struct batoni_comm_setup *setup,
                   struct batoni_transport *base)
 {
 	const char *why = "a rank's kernel is older than Linux 5.14";
 
 	if (batoni_config()->message_path == BATONI_MESSAGE_PATH_MPI)
 		why = "BATON_MESSAGE_PATH=mpi says that MPI carries the messages";
-	else if (plan->apart)
+	else if (setup->apart)
 		why = "MPI reaches the memory of the ranks' devices by itself";
-	else if (plan->size > NEAR_RANKS_MAX)
+	else if (setup->size > NEAR_RANKS_MAX)
 		why = "there are more than 1024 ranks";
 	snprintf(base->why_not_near, sizeof(base->why_not_near), "%s", why);
 }
@@ -206,8 +206,8 @@ finish_opening(struct batoni_opening *opening)
 {
 	struct batoni_mpi *mpi = opening->own;
 
-	if (!opening->plan->near)
-		tell_why_not_near(opening->plan, &mpi->base);
+	if (!opening->setup->near)
+		tell_why_not_near(opening->setup, &mpi->base);
 
 	batoni_mpi_boot_of(opening->bootstrap)->comm = MPI_COMM_NULL;
 	opening->transport = &mpi->base;
@@ -236,7 +236,7 @@ started(struct batoni_opening *opening, struct baton_comm *comm)
 
 	mpi->owner = comm;
 	batoni_mpi_finish_add(mpi);
-	warn_of_level(level_of(opening->bootstrap), opening->plan->progress);
+	warn_of_level(level_of(opening->bootstrap), opening->setup->progress);
 }
 
 /* The transport over this one may have left an exchange under way, for which MPI has memory of
@@ -247,12 +247,12 @@ give_up(struct batoni_opening *opening)
 	struct batoni_mpi *mpi = opening->own;
 	bool exchanging = mpi->exchanging != BATONI_MPI_NO_EXCHANGE;
 
-	opening->engine->driver_take();
+	opening->engine->driver_lock();
 	if (exchanging)
 		mpi->base.ops->close(&mpi->base, true);
 	else if (opening->transport)
 		MPI_Comm_free(&mpi->comm);
-	opening->engine->driver_leave();
+	opening->engine->driver_unlock();
 	if (!exchanging)
 		batoni_mpi_free(mpi);
 }

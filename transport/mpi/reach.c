@@ -13,7 +13,7 @@
  * ended, and has its bounce buffer until then; bounce buffers are pinned here.  Of a list of tensors
  * the first part has no payload (lists.c), and what is flushed is each device that has tensors of it.
  *
- * MPI is called with the device entered: it may look at the thread's current context, which
+ * MPI is called with the device entered: it may read the thread's current context, which
  * the engine's thread has not got otherwise.
  *
  * Threads: the driver alone, and creations with the driver lock (batoni_mpi_reach).  No locks.

@@ -21,7 +21,7 @@
  * lane's own stream, behind all streams of the group, and these go on behind all of its
  * lanes.  Detached operations do the same, except that no stream of the program waits.  All
  * of that is by event edges of the device (`follow`), not by words of ours, and needs no
- * look of the host.
+ * poll of the engine.
  *
  * Default streams.  NCCL launches each group of a non-blocking communicator on a thread of its
  * own, where the handle of the per-thread default stream means another stream: neither would

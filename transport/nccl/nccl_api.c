@@ -2,7 +2,7 @@
 /*
  * Loading NCCL.
  *
- * The first caller looks for the library.  The result, good or bad, holds until the
+ * The first caller searches for the library.  The result, good or bad, holds until the
  * process ends, and so does the library (library.h).
  *
  * Two NCCLs in one process take the GPU from each other: kernels of one may wait behind

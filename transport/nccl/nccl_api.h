@@ -253,7 +253,7 @@ struct batoni_nccl_api {
 #include "baton.h"
 
 /*
- * NCCL's functions: looked for at the first call, and kept until the process ends.  In
+ * NCCL's functions: searched for at the first call, and kept until the process ends.  In
  * this order: the file that BATON_NCCL_LIBRARY names; libnccl.so.2 if the program has
  * loaded it; the NCCL that is part of the program; libnccl.so.2.  Any thread; may block.
  * OK; UNSUPPORTED (there is no such library, it lacks a function, or it is older than
@@ -268,7 +268,7 @@ const struct batoni_nccl_api *batoni_nccl_try(const char **why_p);
 void batoni_nccl_config_init(const struct batoni_nccl_api *api,
                              struct batoni_nccl_config *config);
 
-/* The loaded library looks at the member. */
+/* The loaded library reads the member. */
 #define BATONI_NCCL_CONFIG_HAS(config, member)                                \
 	((config)->size >= offsetof(struct batoni_nccl_config, member) +      \
 	                           sizeof((config)->member))

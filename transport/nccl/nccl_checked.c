@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Checked mode: a host-issued path, in place of the one of nccl.c; in plain mode, beside it, that
- * of lists (at the end of this note).  The two hosts of a
+ * of lists (at the end of this note).  The two engines of a
  * message compare what they know of it before NCCL is called; NCCL itself would hang, or
  * damage a later message.
  *
@@ -113,7 +113,7 @@ count_load(struct batoni_nccl_checked *checked)
 	 * unbuffered, when the target listens. */
 	if (!load->quiet && !checked->nccl->below->unbuffered)
 		load->moving += checked->sending;
-	/* Of the messages below, which the engine looks at where the one-sided layer has
+	/* Of the messages below, which the engine polls where the one-sided layer has
 	 * some. */
 	if (checked->nccl->config.below_slot)
 		load->standing = checked->posted;

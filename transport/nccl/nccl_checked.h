@@ -172,7 +172,7 @@ struct batoni_nccl_checked {
 	uint32_t posted;  /* the same of a receive */
 	uint32_t running; /* marks to be asked for */
 	uint32_t withdrawn; /* headers */
-	unsigned turn;    /* the lane that is looked at first */
+	unsigned turn;    /* the lane that is tried first */
 	/* NCCL has it, or has refused it: of `launching_on`.  NULL: none. */
 	struct batoni_nccl_op *launching;
 	unsigned launching_on;
@@ -213,7 +213,7 @@ batoni_nccl_is_to_itself(const struct batoni_nccl_checked *checked,
 /* The communicator cannot go on.  The first one counts. */
 void batoni_nccl_fail(struct batoni_nccl_checked *checked, enum baton_status status,
                       const char *call, int code, const char *text);
-/* The slot is free again; and the engine is told of its end. */
+/* Free the slot, and tell the engine of the end. */
 void batoni_nccl_op_let_go(struct batoni_nccl_checked *checked,
                            struct batoni_nccl_op *op);
 void batoni_nccl_op_end(struct batoni_nccl_checked *checked,
@@ -277,7 +277,7 @@ void batoni_nccl_make_ready(struct batoni_nccl_checked *checked,
 bool batoni_nccl_any_may_launch(const struct batoni_nccl_checked *checked);
 /* Launch what may be launched, if the lock of the device is free.  Returns the events. */
 size_t batoni_nccl_launch_all(struct batoni_nccl_checked *checked);
-/* Look for kernels that have ended.  Returns the events. */
+/* Poll for kernels that have ended.  Returns the events. */
 size_t batoni_nccl_watch_all(struct batoni_nccl_checked *checked);
 
 /* ---- nccl_records.c ---- */
@@ -293,7 +293,7 @@ bool batoni_nccl_waits_to_say(const struct batoni_nccl_checked *checked, int pee
 bool batoni_nccl_unsay(struct batoni_nccl_checked *checked, int peer,
                        enum batoni_nccl_says kind, uint32_t slot);
 void batoni_nccl_send_all(struct batoni_nccl_checked *checked);
-/* Look at the transport below, and take what has come.  Returns the events. */
+/* Poll the transport below, and receive what has come.  Returns the events. */
 size_t batoni_nccl_hear(struct batoni_nccl_checked *checked);
 /* Nothing more will be said.  True: the transport below has nothing of ours. */
 bool batoni_nccl_wires_end(struct batoni_nccl_checked *checked);

@@ -320,7 +320,7 @@ run_abort(struct batoni_job *job)
 	batoni_nccl_do_apart(nccl, batoni_nccl_abort_lanes);
 }
 
-/* The transport stays for good. */
+/* The transport is never freed. */
 static void
 leave_nothing(struct batoni_job *job)
 {
@@ -438,7 +438,7 @@ batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 	if (nccl->checked)
 		batoni_nccl_checked_drop_marks(nccl);
 	reached = !below->lets_go && below->messages.load.in_flight > 0;
-	below->ops->close(below, aborted); /* it may still call its node, which is ours */
+	below->ops->close(below, aborted); /* it may still call its engine callbacks, which are ours */
 	if (nccl->checked && reached)
 		batoni_nccl_checked_leak(nccl);
 	batoni_nccl_free(nccl);

@@ -6,7 +6,7 @@
  * the channels of a connection: they have to be the same on both sides.
  *
  * NCCL's own variables win over a configuration.  It reads files too (nccl.conf), and puts what they
- * say into the environment when it is first called; so they are looked at after such a call.
+ * say into the environment when it is first called; so they are read after such a call.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -74,11 +74,11 @@ batoni_nccl_await_lane(struct batoni_nccl *nccl, struct batoni_nccl_lane *lane)
 
 	if (!lane->connected.object)
 		return BATON_OK;
-	nccl->config.driver_take();
+	nccl->config.driver_lock();
 	status = device->ops->marks->mark_done(device, &lane->connected);
 	if (status != BATON_OK && status != BATON_PENDING)
 		batoni_refuse(status, "GPU %d cannot be used", device->number);
-	nccl->config.driver_leave();
+	nccl->config.driver_unlock();
 	return status;
 }
 
@@ -123,9 +123,9 @@ batoni_nccl_exchange(struct batoni_nccl *nccl, uint64_t what, const void *mine,
 
 	if (nccl->exchange_limit_ns == 0)
 		nccl->exchange_limit_ns = now + 2 * nccl->patience_ns;
-	nccl->config.driver_take();
+	nccl->config.driver_lock();
 	status = below->ops->exchanging->exchange(below, what, mine, bytes, all);
-	nccl->config.driver_leave();
+	nccl->config.driver_unlock();
 	if (status == BATON_OK)
 		nccl->exchange_limit_ns = 0;
 	if (status == BATON_PENDING && now > nccl->exchange_limit_ns)

@@ -14,7 +14,7 @@
  *   the call's streams, if it is not detached, run behind that wait.
  * The group that has both ends is on the stream of the lane, behind the mark, and behind the
  * streams of the second call.  It has nothing else: of two ends that were kept, the second may be
- * on a stream that waits for the first.  A second mark (`done`) is behind it.  The driver looks at
+ * on a stream that waits for the first.  A second mark (`done`) is behind it.  The driver polls
  * this mark and lets the word grow.  So the first end's stream goes on at a poll of the
  * host; the second
  * end's, and those of a group with both, need none.
@@ -178,7 +178,7 @@ struct cursor {
 	unsigned direction;
 	uint64_t number; /* of the next one that is kept */
 	uint64_t last;   /* of those */
-	size_t at;       /* the next transfer to look at */
+	size_t at;       /* the next transfer to try */
 };
 
 static struct cursor

@@ -186,8 +186,8 @@ batoni_nccl_is_self(const struct batoni_nccl *nccl,
 /* The lane of a message from source to target. */
 unsigned batoni_nccl_lane_of(const struct batoni_nccl *nccl, int source,
                              int target);
-/* The transport below watches something (the side channel its link, at whose end somebody has
- * died): let it look.  The driver. */
+/* The transport below watches something (the side channel its link, whose end means that a process has
+ * died): let it poll.  The driver. */
 void batoni_nccl_poll_below(struct batoni_nccl *nccl);
 extern const struct batoni_transport_ops batoni_nccl_transport_ops;
 extern const struct batoni_path_ops batoni_nccl_path_ops;
@@ -211,7 +211,7 @@ void batoni_nccl_call(const struct batoni_nccl *nccl,
                       const struct batoni_nccl_lane *lane,
                       const struct batoni_transfer *transfer, void *buffer,
                       size_t bytes, baton_stream stream);
-/* Look for asynchronous errors of the lanes, once in a while.  Returns the events. */
+/* Poll for asynchronous errors of the lanes, once in a while.  Returns the events. */
 size_t batoni_nccl_poll(struct batoni_nccl *nccl);
 
 /* ---- nccl_await.c ---- */
@@ -383,7 +383,7 @@ extern const struct batoni_native_puts_ops batoni_nccl_puts_ops;
 bool batoni_nccl_puts_awaited(const struct batoni_nccl *nccl);
 /* The driver, before the lanes are ended: wait for copies, within the patience. */
 void batoni_nccl_puts_end(struct batoni_nccl *nccl);
-/* Nobody asks for the ends of kernels any more. */
+/* The ends of kernels are not asked for any more. */
 void batoni_nccl_puts_drop_marks(struct batoni_nccl *nccl);
 /* The blocks of batoni_alloc that it has. */
 long batoni_nccl_puts_blocks(const struct batoni_nccl *nccl);
@@ -407,7 +407,7 @@ void batoni_nccl_checked_done(struct batoni_nccl *nccl,
 void batoni_nccl_checked_poll(struct batoni_nccl *nccl);
 /* All ranks leave.  PENDING until the transport below has nothing of ours, then OK. */
 enum baton_status batoni_nccl_checked_leave(struct batoni_nccl *nccl);
-/* Nobody asks for the ends of kernels any more. */
+/* The ends of kernels are not asked for any more. */
 void batoni_nccl_checked_drop_marks(struct batoni_nccl *nccl);
 
 /* ---- nccl_peers.c ---- */

@@ -31,7 +31,7 @@
  * length, at the same offset of equal allocations, one window in each (its addresses of
  * peers follow from its own).  NCCL takes no call while one is being launched: a window is
  * registered when the call before is over, and while it waits for that (`registers`) none
- * is begun; it ends likewise.  A put is staged or not for good, so a window ends when no put
+ * is begun; it ends likewise.  Whether a put is staged never changes, so a window ends when no put
  * reads it any more (let_go).  A window that was registered when the communicator broke ends
  * with NCCL's communicator.
  *
@@ -695,7 +695,7 @@ puts_await(struct batoni_transport *transport, int source, uint64_t units)
 			side->reached = side->asked;
 		if (status == BATON_OK || status == BATON_ERR_NCCL)
 			atomic_fetch_sub(&nccl->puts->waits, 1);
-		/* It may still wait, but nobody waits for it. */
+		/* It may still be pending, but no thread waits for it. */
 		if (status == BATON_PENDING && side->call.lost)
 			status = refuse_aborted();
 	}

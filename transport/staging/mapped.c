@@ -35,7 +35,7 @@
 #include "stage_blocks.h"
 #include "log.h"
 
-/* So many offerings are looked at when a new one is made. */
+/* So many offerings are checked when a new one is made. */
 #define CHECKS_MAX 8u
 
 /* ---- sending ---- */

@@ -55,7 +55,7 @@
 
 /* ---- counts and ends ---- */
 
-/* The engine is to look again soon: for messages that move, and for events that came
+/* The engine has to poll again soon: for messages that move, and for events that came
  * within a slot of another rank, also where their message has ended. */
 static void
 count_load(struct batoni_staging *stage)
@@ -321,7 +321,7 @@ part_over(struct batoni_staging *stage, struct stage_part *part)
 	message->parts--;
 	if (token && (message->over || !message->transfer ||
 	              part->status != BATON_OK)) {
-		/* Nothing becomes of the piece. */
+		/* Discard the piece. */
 		batoni_stage_give(stage, token);
 		token = NULL;
 	}

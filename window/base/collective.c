@@ -83,9 +83,9 @@ batoni_collective_late(const struct batoni_collective *c)
 	snprintf(why, sizeof(why),
 	         "%s: after %lld ms %s, so that the ranks do not agree any more",
 	         c->call, (long long)(comm->timeout_ns / 1000000), c->late);
-	batoni_take();
+	batoni_lock();
 	batoni_comm_break(comm, BATON_ERR_TIMEOUT, why);
-	batoni_leave();
+	batoni_unlock();
 	return batoni_refuse(BATON_ERR_TIMEOUT, "%s", why);
 }
 

@@ -6,7 +6,7 @@
  *
  * Threads.  Enqueuing threads describe and forget; nodes_lock, a leaf, guards the free list
  * and the marks that find counters named twice.  A node off the free list belongs to the
- * enqueuer until its record is published, then to the driver.  The driver keeps one spare
+ * enqueuer until its operation is published, then to the driver.  The driver keeps one spare
  * node, so that successive waits for one counter take no lock.
  */
 #include "rma.h"

@@ -37,7 +37,7 @@
  *
  * An operation is identified by its request's slot: pending[slot] holds what it needs
  * beyond its transfer.  The enqueuing thread fills that in before it publishes the
- * record; after that it belongs to the driver.
+ * operation; after that it belongs to the driver.
  */
 #ifndef BATONI_RMA_H
 #define BATONI_RMA_H
@@ -161,7 +161,7 @@ struct batoni_counter {
 /* What may be slept on until an issued wait is met: the count of the layer's load that it
  * is in. */
 enum batoni_wait_sleep {
-	BATONI_WAIT_FRESH,   /* none: a test has to look first */
+	BATONI_WAIT_FRESH,   /* none: a test has to check first */
 	BATONI_WAIT_PARKED,  /* the bell */
 	BATONI_WAIT_AWAITING /* messages */
 };
@@ -480,7 +480,7 @@ enum baton_status
 batoni_wait_describe_any(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
                          const struct baton_wait_signal_desc *descs, int *index_p,
                          size_t *twice_p);
-/* The same for a wait for a value of the counter that desc names (its op_count is not looked at). */
+/* The same for a wait for a value of the counter that desc names (its op_count is ignored). */
 enum baton_status
 batoni_wait_describe_count(struct batoni_rma *rma, uint32_t slot,
                            const struct baton_wait_signal_desc *desc,
@@ -506,7 +506,7 @@ batoni_barrier_tag(const struct batoni_rma *rma)
 /* ---- counters of messages ---- */
 
 /* Add to this rank's counter for a message that has been applied.  This wakes no thread: the
- * caller is the driver, which looks at the waits itself. */
+ * caller is the driver, which polls the waits itself. */
 static inline void
 batoni_counter_add(const struct batoni_rma *rma, int source, int signal_index, int context,
                    uint64_t adds)

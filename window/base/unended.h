@@ -23,7 +23,7 @@ batoni_unended_init(struct batoni_rma *rma)
 	batoni_list_init(&rma->flushes);
 }
 
-/* What a flush waits for has ended: the layer's next test looks. */
+/* What a flush waits for has ended: the layer's next test checks all flushes. */
 static inline void
 batoni_flushes_wake(struct batoni_rma *rma)
 {

@@ -30,7 +30,7 @@ size_t batoni_puts_test(struct batoni_rma *rma);
 bool batoni_puts_copy_here(const struct batoni_rma *rma,
                            const struct baton_window *window);
 /* The layer is being closed: wait for copies that a device makes, until the grace of the
- * destroy is over.  The thread that destroys; the operations' records must still be there. */
+ * destroy is over.  The thread that destroys; the operations' slots must still be there. */
 void batoni_puts_close(struct batoni_rma *rma);
 /* A put that was handed over to messages has ended: account for it and tell the engine.
  * Caller: message.c, from within message_done. */

@@ -2,7 +2,7 @@
 /*
  * Puts and signals on the program's stream, at the call: a copy into the peer's part, which this
  * process reaches, and behind it the store of the signal's count into the peer's counter.  No
- * look of an engine is between the work in front of the put and that behind it.  A get is a copy the
+ * poll of an engine is between the work in front of the put and that behind it.  A get is a copy the
  * other way, a put without a signal the copy alone.  A flush is nothing at all, where no put of this rank is
  * the engine's: those of its stream are in front of it there.
  *
@@ -71,21 +71,21 @@
  * (path.h, lends).  Its window is counted as pending until then, and keeps its mappings of
  * other processes' parts: a deregister is BUSY, or, after an abort, leaves them to the end
  * of the communicator (paths.c).  close waits for what is left, until the grace of the
- * destroy is over; then segments, mappings, words and the communicator's records stay for
+ * destroy is over; then segments, mappings, words and the communicator's slots stay for
  * good (copies_left).  The memory of a peer that has died stays for as long as it is mapped
  * here.  If the driver has taken the copy, and refuses the write again and again, the
  * device is sick, and the communicator breaks.
  *
  * Wake-ups.  A write of a stream rings no bell.  When the source's engine sees the end it
- * rings, as batoni_signal_store does.  The peer's engine looks by itself meanwhile, at
- * growing intervals (load.h, unrung): its waits are parked, but not for as long as nobody
+ * rings, as batoni_signal_store does.  The peer's engine polls by itself meanwhile, at
+ * growing intervals (load.h, unrung): its waits are parked, but not until the bell
  * rings.  It listens for the ring in these sleeps.  So the wait goes on when the source's
- * engine has looked, 0.8 ms later at most, and its wake-up; only where nobody makes
- * progress for the source (BATON_PROGRESS_CALLS) it is the peer's own look, 6.4 ms later at
+ * engine has polled, 0.8 ms later at most, and its wake-up; only where no thread makes
+ * progress for the source (BATON_PROGRESS_CALLS) it is the peer's own poll, 6.4 ms later at
  * most.
  *
  * Behind a stream.  A put of the engine's that has to let one on a stream end first counts as
- * awaiting: the marks of that one say when to look, and the end of the last one lets the queue move.
+ * awaiting: the marks of that one say when to poll, and the end of the last one lets the queue move.
  *
  * Full streams.  stream_put does not block: it answers PENDING where much is on the stream,
  * or where the driver refuses the copy, and then the put is the engine's.
@@ -441,7 +441,7 @@ batoni_mapped_start(struct batoni_rma *rma)
 	if (!mapped)
 		return;
 	mapped->base.ops = &path_ops;
-	/* Marks say when to look. */
+	/* Marks say when to poll. */
 	mapped->base.load.quiet = true;
 	mapped->rma = rma;
 	rma->mapped = mapped;

@@ -50,7 +50,7 @@
  *
  * On a quiet transport a message ends only when it is received.  There, receives are
  * posted from the start, because a rank that never waits for signals can be signaled.  On an
- * unbuffered one (the side channel) the same holds, and the engine goes on looking for them,
+ * unbuffered one (the side channel) the same holds, and the engine keeps polling for them,
  * until the communicator is destroyed.
  *
  * message_close.c says how a rank leaves, and message_get.c has gets.

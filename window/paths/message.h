@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the files of the path by messages share: the format of messages, and the records at
+ * What the files of the path by messages share: the format of messages, and what is kept of them at
  * both ends.  message.c describes the protocol; message_put.c is the sender's side, message_get.c
  * answers, message_close.c leaves.
  */

@@ -165,9 +165,9 @@ fail(const struct batoni_collective *c, int rank, const struct word *word)
 	snprintf(why, sizeof(why),
 	         "%s: rank %d could not make its part a window of NCCL's: %.*s",
 	         c->call, rank, (int)sizeof(word->why), word->why);
-	batoni_take();
+	batoni_lock();
 	batoni_comm_break(c->rma->comm, status, why);
-	batoni_leave();
+	batoni_unlock();
 	return batoni_refuse(status, "%s", why);
 }
 

@@ -45,7 +45,7 @@
  * 3. Several threads and streams that put to one peer.  The order is that of the
  *    calls, whatever streams they are on, and it is fixed before anything is issued.
  *    What a thread or a launched function wrote into a buffer before its stream got
- *    to the put happens before the driver reads it there: the record comes by the
+ *    to the put happens before the driver reads it there: the operation comes by the
  *    inbox (released, acquired), or under the lock itself.  The rest follows by
  *    steps 1 and 2.  There is no order between different (P, C).
  *
@@ -90,7 +90,7 @@
  *    stays.  The claim speaks of puts that have signaled.
  *
  * Threads.  The driver only; the enqueuing thread has filled pending[slot].put in
- * before it published the record.
+ * before it published the operation.
  */
 #include "carry.h"
 

@@ -535,7 +535,7 @@ count_mark(struct cuda_gpu *gpu, CUstream handle, struct cuda_event *event,
 	batoni_cuda_stream_leave(stream);
 }
 
-/* Nobody asks for the mark any more. */
+/* Drop a mark that is not asked for any more. */
 static void
 give_mark(struct cuda_gpu *gpu, struct batoni_mark *mark)
 {

@@ -57,11 +57,11 @@ end(int tag)
 
 START_TEST(options_have_defaults)
 {
-	struct batoni_comm_plan plan;
+	struct batoni_comm_setup plan;
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 
 	for (int i = 0; i < 2; i++) {
-		ck_assert_int_eq(batoni_comm_plan(i ? &options : NULL, &plan),
+		ck_assert_int_eq(batoni_comm_setup(i ? &options : NULL, &plan),
 		                 BATON_OK);
 		ck_assert_int_eq(plan.device, BATON_DEVICE_HOST);
 		ck_assert_ptr_eq(plan.device_ops, &batoni_device_host_ops);
@@ -73,7 +73,7 @@ START_TEST(options_have_defaults)
 	}
 	options.timeout_ns = -5;
 	options.requests_max = BATON_REQUESTS_MAX_LIMIT;
-	ck_assert_int_eq(batoni_comm_plan(&options, &plan), BATON_OK);
+	ck_assert_int_eq(batoni_comm_setup(&options, &plan), BATON_OK);
 	ck_assert_int_eq(plan.timeout_ns, 0);
 	ck_assert_uint_eq(plan.requests_max, BATON_REQUESTS_MAX_LIMIT);
 }
@@ -128,11 +128,11 @@ START_TEST(options_out_of_range_are_refused_by_name)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct baton_comm_options options = cases[i].options;
-		struct batoni_comm_plan plan;
+		struct batoni_comm_setup plan;
 
 		if (!options.size)
 			options.size = sizeof(options);
-		ck_assert_int_eq(batoni_comm_plan(&options, &plan),
+		ck_assert_int_eq(batoni_comm_setup(&options, &plan),
 		                 cases[i].status);
 		ck_assert_ptr_nonnull(strstr(baton_last_error(),
 		                             cases[i].says));
@@ -718,14 +718,14 @@ END_TEST
 START_TEST(creation_without_memory_leaves_nothing_behind)
 {
 	struct baton_comm_options options = scripted_options();
-	struct batoni_comm_plan plan;
+	struct batoni_comm_setup plan;
 	struct baton_comm *made = NULL;
 	long blocks = batoni_mem_blocks();
 	enum baton_status status;
 	unsigned long n = 0;
 
 	options.timestamps = true;
-	ck_assert_int_eq(batoni_comm_plan(&options, &plan), BATON_OK);
+	ck_assert_int_eq(batoni_comm_setup(&options, &plan), BATON_OK);
 	do {
 		batoni_mem_fail_at(++n);
 		status = batoni_comm_prepare(&plan, &made);
@@ -771,12 +771,12 @@ START_TEST(communicators_run_out_in_order)
 	enum { MAX = 4094 }; /* one is alive */
 	struct baton_comm_options options = scripted_options();
 	static struct baton_comm *comms[MAX];
-	struct batoni_comm_plan plan;
+	struct batoni_comm_setup plan;
 	struct baton_comm *one_more = NULL;
 	int failed = 0;
 
 	options.requests_max = 1;
-	ck_assert_int_eq(batoni_comm_plan(&options, &plan), BATON_OK);
+	ck_assert_int_eq(batoni_comm_setup(&options, &plan), BATON_OK);
 	for (int i = 0; i < MAX; i++)
 		failed += batoni_comm_prepare(&plan, &comms[i]) != BATON_OK;
 	ck_assert_int_eq(failed, 0);

@@ -191,10 +191,10 @@ hello_from(int rank, int context)
 	memcpy(mail->buffer, &hello, sizeof(hello));
 	mail->done_bytes = sizeof(hello);
 	pretended.base.messages.load.in_flight--;
-	batoni_take();
+	batoni_lock();
 	comm->host.done(&comm->host, mail, BATON_OK);
 	batoni_pass();
-	batoni_leave();
+	batoni_unlock();
 }
 
 START_TEST(communicator_of_10000_ranks_takes_little)
@@ -281,11 +281,11 @@ START_TEST(more_channels_than_a_transfer_can_name_are_refused)
 {
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	struct baton_comm *other = NULL;
-	struct batoni_comm_plan plan;
+	struct batoni_comm_setup plan;
 
 	options.contexts_max = BATON_CONTEXTS_LIMIT;
 	options.progress = BATON_PROGRESS_CALLS;
-	ck_assert_int_eq(batoni_comm_plan(&options, &plan), BATON_OK);
+	ck_assert_int_eq(batoni_comm_setup(&options, &plan), BATON_OK);
 	/* 65,519 * 4 * 64 + 65 + 4096 is just below 2^24. */
 	plan.size = 65519;
 	ck_assert_int_eq(batoni_comm_prepare(&plan, &other), BATON_OK);

@@ -26,7 +26,7 @@ enum { RANKS = 3, SLOTS = 4, SEGMENT_BYTES = 192, FORMAT = 7 };
 static struct batoni_bootstrap bootstraps[RANKS];
 static struct batoni_opening openings[RANKS];
 static struct rlimit limit; /* of descriptors */
-static struct batoni_comm_plan plan;
+static struct batoni_comm_setup options;
 
 /* With this part of the one-sided layer, and areas of so many bytes. */
 static void
@@ -34,7 +34,7 @@ join(size_t segment_bytes, size_t pairs_bytes)
 {
 	int fds[RANKS];
 
-	plan.near = plan.near_only = true;
+	options.near = options.near_only = true;
 	start_hub(RANKS, RANKS, fds);
 	for (int i = 0; i < RANKS; i++) {
 		const struct batoni_side_link link = {.fd = fds[i], .home = 0};
@@ -45,7 +45,7 @@ join(size_t segment_bytes, size_t pairs_bytes)
 		openings[i] = (struct batoni_opening){
 			.engine = &batoni_engine_calls,
 			.bootstrap = &bootstraps[i],
-			.plan = &plan,
+			.setup = &options,
 			.config = {.slots = SLOTS,
 			           .slots_most = SLOTS,
 			           .segment_bytes = segment_bytes,
@@ -386,7 +386,7 @@ START_TEST(pairs_are_near_where_both_ranks_are_able_to)
 	const char *words = changes[_i].words;
 
 	join(SEGMENT_BYTES, AREA_BYTES);
-	plan.near_only = false;
+	options.near_only = false;
 	step_all(BATON_PENDING);
 	changes[_i].change();
 	step_all(BATON_PENDING);

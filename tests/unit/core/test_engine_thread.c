@@ -226,9 +226,9 @@ START_TEST(engine_thread_is_woken_for_what_another_communicator_moves)
 	scripted_send(comm, s, 1, NULL);
 	/* Nobody calls any more. */
 	await_tests(3);
-	batoni_take();
+	batoni_lock();
 	busy.base.messages.load.moving = 0;
-	batoni_leave();
+	batoni_unlock();
 	scripted_close(&busy, busy_comm);
 }
 END_TEST
@@ -485,9 +485,9 @@ END_TEST
 static void
 let_pass(uint64_t ns)
 {
-	batoni_take();
+	batoni_lock();
 	now += ns;
-	batoni_leave();
+	batoni_unlock();
 }
 
 START_TEST(engine_thread_wakes_for_the_deadline_of_a_quiet_receive)
@@ -694,10 +694,10 @@ START_TEST(engine_thread_does_not_sleep_behind_a_pass_with_events)
 	readable = open_queue(&options);
 	scripted_recv(busy_comm, NULL, 1, &options);
 	await_listening();
-	batoni_take();
+	batoni_lock();
 	busy.test_events = 1;
 	atomic_store(&parts, PARTS);
-	batoni_leave();
+	batoni_unlock();
 	batoni_bell_ring(batoni_bell());
 	/* Nobody rings or calls any more; a sleep for each part takes longer than a test may. */
 	ck_assert_int_eq(poll(&readable, 1, -1), 1);

@@ -77,10 +77,10 @@ make_passes(unsigned n)
 static void
 check(void)
 {
-	batoni_take();
+	batoni_lock();
 	batoni_engine.peers_checked_ns = 0;
 	batoni_check_peers_soon();
-	batoni_leave();
+	batoni_unlock();
 	baton_progress(comm);
 }
 
@@ -284,11 +284,11 @@ call_roll(void)
 {
 	struct batoni_roll_call roll = {.called_ns = 0};
 
-	batoni_take();
+	batoni_lock();
 	for (uint64_t second = 1;
 	     second < 1000 && baton_comm_status(comm) == BATON_OK; second++)
 		batoni_check_ranks(comm, &roll, second * UINT64_C(1000000000));
-	batoni_leave();
+	batoni_unlock();
 	ck_assert_int_eq(baton_comm_status(comm), BATON_ERR_PEER);
 }
 

@@ -166,10 +166,10 @@ launch_and_cancel_an_empty_plan(const struct baton_op_options *options)
 
 	ck_assert_int_eq(baton_plan_begin(comm), BATON_OK);
 	ck_assert_int_eq(baton_plan_end(comm, &plan), BATON_OK);
-	batoni_take();
+	batoni_lock();
 	ck_assert_int_eq(baton_plan_launch(plan, options, &request), BATON_OK);
 	ck_assert_int_eq(baton_cancel(request), BATON_OK);
-	batoni_leave();
+	batoni_unlock();
 	ck_assert_int_eq(baton_plan_destroy(plan), BATON_OK);
 	return request;
 }

@@ -222,10 +222,10 @@ START_TEST(what_any_path_has_put_off_is_flushed)
 {
 	baton_request request = send_to(1, 1, NULL);
 
-	batoni_take();
+	batoni_lock();
 	comm->host.deferred(&comm->host);
 	batoni_end_and_issue();
-	batoni_leave();
+	batoni_unlock();
 	ck_assert_int_eq(flushes, 1);
 	end_on(&other, BATONI_SEND, 1);
 	scripted_assert_ended(request, BATON_OK);
@@ -244,10 +244,10 @@ START_TEST(a_dead_peer_is_silent_after_the_second_check)
 	comm->transport->peers = peers;
 	comm->liveness.gone = 2;
 	request = send_to(3, 1, NULL);
-	batoni_take();
+	batoni_lock();
 	batoni_engine.peers_checked_ns = 0;
 	batoni_check_peers();
-	batoni_leave();
+	batoni_unlock();
 	/* Messages of rank 2 are on the other path, which was not tested so often. */
 	ck_assert(peers[1].silent);
 	ck_assert(!peers[2].silent);

@@ -388,10 +388,10 @@ static void *
 hold_lock(void *unused)
 {
 	(void)unused;
-	batoni_take();
+	batoni_lock();
 	sem_post(&has_lock);
 	sem_wait(&may_leave);
-	batoni_leave();
+	batoni_unlock();
 	return NULL;
 }
 

@@ -177,9 +177,9 @@ START_TEST(destroy_after_an_abort_leaves_to_a_stuck_stream_what_it_has)
 		ck_assert_int_eq(baton_comm_abort(next[i]), BATON_OK);
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(baton_comm_destroy(next[i]), BATON_OK);
-	batoni_take();
+	batoni_lock();
 	ck_assert_ptr_null(batoni_engine.working);
-	batoni_leave();
+	batoni_unlock();
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
 }
 END_TEST
@@ -460,9 +460,9 @@ static _Atomic bool other_drove;
 static void *
 drive_once(void *arg)
 {
-	batoni_take();
+	batoni_lock();
 	atomic_store(&other_drove, true);
-	batoni_leave();
+	batoni_unlock();
 	return arg;
 }
 
@@ -591,10 +591,10 @@ START_TEST(sick_device_is_named_by_its_fault_where_a_mark_fails)
 {
 	baton_request wait = wait_on_the_path();
 
-	batoni_take();
+	batoni_lock();
 	fake_device_break();
 	batoni_comm_watch(comms[0]);
-	batoni_leave();
+	batoni_unlock();
 	wait_breaks_with(wait, "returned 700: an illegal address");
 }
 END_TEST

@@ -355,10 +355,10 @@ START_TEST(empty_launch_may_be_cancelled_before_it_is_placed)
 
 	begin();
 	plan = end();
-	ck_assert(batoni_try());
+	ck_assert(batoni_trylock());
 	request = launch(plan, NULL);
 	ck_assert_int_eq(baton_cancel(request), BATON_OK);
-	batoni_leave();
+	batoni_unlock();
 	scripted_assert_ended(request, BATON_OK);
 	destroy(plan);
 	assert_all_free();

@@ -201,11 +201,11 @@ START_TEST(wait_is_looked_at_without_a_ring)
 	                           &request));
 	cw.sim->sim_settle(false);
 	progress(10);
-	batoni_take();
+	batoni_lock();
 	load = batoni_comm_load(cw.comms[1]);
 	ck_assert_uint_eq(load.parked, 1);
 	ck_assert_int_eq(batoni_load_poll(&load), BATONI_POLL_WATCH);
-	batoni_leave();
+	batoni_unlock();
 	(void)signal_on(cw.streams[0], 0, 0, NULL);
 	cuda_world_finish(request, BATON_OK);
 	run_out(cw.streams[1]);
@@ -239,9 +239,9 @@ load_of_source(void)
 {
 	struct batoni_load load;
 
-	batoni_take();
+	batoni_lock();
 	load = batoni_comm_load(cw.comms[0]);
-	batoni_leave();
+	batoni_unlock();
 	return load;
 }
 

@@ -258,10 +258,10 @@ join_ranks(const struct batoni_engine_calls *engine, MPI_Comm parent, int level,
 {
 	int rank, size;
 
-	engine->driver_take();
+	engine->driver_lock();
 	MPI_Comm_size(parent, &size);
 	MPI_Comm_rank(parent, &rank);
-	engine->driver_leave();
+	engine->driver_unlock();
 	batoni_mpi_join(parent, MPI_COMM_NULL, level, rank, size, bootstrap);
 }
 
@@ -289,9 +289,9 @@ join_over(const struct batoni_engine_calls *engine, const void *parent_p,
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "parent is MPI_COMM_NULL: it must be an "
 		                     "intracommunicator");
-	engine->driver_take();
+	engine->driver_lock();
 	MPI_Comm_test_inter(parent, &inter);
-	engine->driver_leave();
+	engine->driver_unlock();
 	if (inter)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "parent is an intercommunicator: it must "

@@ -11,7 +11,7 @@
  * the interface that BATON_INTERFACE names, else at MASTER_ADDR if that is an address of its
  * node, else on all; the others connect to MASTER_ADDR.  The secret is BATON_SECRET.
  * MASTER_PORT is another library's.  Creations follow each other on the same port: the
- * listener is closed before anybody is told to go on, and a rank that comes too early tries again.
+ * listener is closed before any rank is told to go on, and a rank that comes too early tries again.
  *
  * The thread that creates; no state between calls.
  */

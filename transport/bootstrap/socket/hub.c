@@ -317,7 +317,7 @@ close_spoke(struct spoke *spoke)
 		.what = spoke->bye ? 0 : spoke->after,
 	};
 
-	/* Nobody else is told of its death in the words of the network. */
+	/* The other ranks do not get the network's text for its death. */
 	if (!spoke->bye)
 		batoni_log(BATONI_LOG_DEBUG,
 		           "the side channel has lost rank %d (reason %d, "

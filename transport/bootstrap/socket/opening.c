@@ -27,21 +27,21 @@ refuse_transport(enum baton_transport native)
 }
 
 static enum baton_status
-check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
+check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_setup *setup)
 {
-	enum baton_transport native = plan->device_ops->native;
+	enum baton_transport native = setup->device_ops->native;
 
 	(void)bootstrap;
-	if (plan->transport == BATON_TRANSPORT_AUTO)
-		plan->transport = native != BATON_TRANSPORT_AUTO
+	if (setup->transport == BATON_TRANSPORT_AUTO)
+		setup->transport = native != BATON_TRANSPORT_AUTO
 		                          ? native
 		                          : BATON_TRANSPORT_NEAR;
-	if (batoni_plan_is_native(plan)) {
-		plan->near = batoni_config()->message_path ==
+	if (batoni_setup_is_native(setup)) {
+		setup->near = batoni_config()->message_path ==
 		             BATONI_MESSAGE_PATH_NEAR;
 		return BATON_OK;
 	}
-	if (plan->transport != BATON_TRANSPORT_NEAR)
+	if (setup->transport != BATON_TRANSPORT_NEAR)
 		return refuse_transport(native);
 	if (batoni_config()->message_path == BATONI_MESSAGE_PATH_MPI)
 		return batoni_refuse(
@@ -49,7 +49,7 @@ check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_plan *plan)
 			"BATON_MESSAGE_PATH is mpi, and the ranks are in several "
 			"processes without MPI: start the program by mpirun, or "
 			"unset BATON_MESSAGE_PATH");
-	plan->near = plan->near_only = true;
+	setup->near = setup->near_only = true;
 	return BATON_OK;
 }
 
@@ -61,12 +61,12 @@ reach(const struct batoni_device_ops *device)
 }
 
 static enum baton_status
-agree(const struct batoni_accord *accord, struct batoni_comm_plan *plan)
+agree(const struct batoni_accord *accord, struct batoni_comm_setup *setup)
 {
-	plan->stages = accord->stages;
-	plan->direct = false;
+	setup->stages = accord->stages;
+	setup->direct = false;
 	/* Near carries messages of any length; where it is not forced on all, some go this way. */
-	plan->message_max = plan->near_only ? 0 : BATONI_TCP_MESSAGE_MAX;
+	setup->message_max = setup->near_only ? 0 : BATONI_TCP_MESSAGE_MAX;
 	return BATON_OK;
 }
 
@@ -107,9 +107,9 @@ step(struct batoni_opening *opening, const struct batoni_cards *cards)
 static void
 give_up(struct batoni_opening *opening)
 {
-	opening->engine->driver_take();
+	opening->engine->driver_lock();
 	opening->transport->ops->close(opening->transport, true);
-	opening->engine->driver_leave();
+	opening->engine->driver_unlock();
 }
 
 const struct batoni_opening_ops batoni_opening_tcp_ops = {

@@ -38,7 +38,7 @@ struct batoni_tcp_any {
 	int tag;
 	size_t bytes; /* the same at each posting */
 	int out;      /* peers that have its READY */
-	int turn;     /* the rank whose kept message is looked at first */
+	int turn;     /* the rank whose kept message is tried first */
 	bool came;    /* while it is taken back: a message, with `status` */
 	enum baton_status status;
 };

@@ -434,7 +434,7 @@ poll_for(uint64_t now, uint64_t until_ns)
 		return -1;
 	if (until_ns <= now)
 		return 0;
-	/* Rounded up; at most a minute, for the caller to look again. */
+	/* Rounded up; at most a minute, for the caller to try again. */
 	return until_ns - now > UINT64_C(60000000000)
 	               ? 60000
 	               : (int)((until_ns - now + 999999) / 1000000);
@@ -611,7 +611,7 @@ batoni_tcp_link_all(struct batoni_rendezvous *rendezvous, int home,
 	bool *local = batoni_alloc(n, sizeof(*local));
 	enum baton_status status = BATON_ERR_NOMEM;
 
-	/* First, so that none who is told to go on comes back to this listener. */
+	/* First, so that no process that is told to go on connects to this listener again. */
 	close(rendezvous->listener);
 	rendezvous->listener = -1;
 	if (fds && local) {

@@ -287,7 +287,7 @@ void batoni_tcp_link_fini(struct batoni_tcp_link *link);
 
 /* Start the thread that relays between these, fds[rank], which it takes over if it returns OK.
  * local[rank]: the rank is of this process; the others are told to GO.  OK; NOMEM, SYSTEM:
- * nobody was told. */
+ * no rank was told. */
 enum baton_status batoni_tcp_hub_start(int size, int home, const int fds[],
                                        const bool local[]);
 /* For tests: how many hubs run. */

@@ -5,7 +5,7 @@
  *
  * They share a room with two tables.  Each rank writes its record into the table of the round;
  * when all have, each reads it there.  A rank that is one round ahead writes the other
- * table, and nobody is two rounds ahead, since its round needs everybody's record.
+ * table, and no rank is two rounds ahead, since its round needs the records of all.
  *
  * Any thread.  The room's lock is a leaf.
  */

@@ -33,8 +33,8 @@ create(int size, bool lists)
 		.lists = lists,
 		.timeout_ns = 10 * (int64_t)SECOND,
 		.slots = 16,
-		.driver_take = no_driver,
-		.driver_leave = no_driver,
+		.driver_lock = no_driver,
+		.driver_unlock = no_driver,
 	};
 	struct batoni_native *native = NULL;
 

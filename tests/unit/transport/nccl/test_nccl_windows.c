@@ -582,10 +582,10 @@ ask_for(struct baton_comm *comm, int source)
 {
 	struct batoni_transport *transport = comm->transport;
 
-	batoni_take();
+	batoni_lock();
 	ck_assert_int_ne(transport->puts->await(transport, source, 100),
 	                 BATON_OK);
-	batoni_leave();
+	batoni_unlock();
 }
 
 static void

@@ -352,9 +352,9 @@ give_an_exchange_up(struct batoni_native *native, struct batoni_transport *mpi,
 	if (rank == 1)
 		MPI_Recv(NULL, 0, MPI_INT, 0, 0, MPI_COMM_WORLD,
 		         MPI_STATUS_IGNORE);
-	batoni_engine_calls.driver_take();
+	batoni_engine_calls.driver_lock();
 	status = mpi->ops->exchanging->exchange(mpi, 1, &mine, sizeof(mine), all);
-	batoni_engine_calls.driver_leave();
+	batoni_engine_calls.driver_unlock();
 	ck_assert_int_eq(status, BATON_PENDING);
 	return batoni_refuse(BATON_ERR_TIMEOUT, "it has waited");
 }
@@ -365,13 +365,13 @@ START_TEST(an_exchange_that_a_creation_gives_up_keeps_its_memory)
 		fake_native_ops(give_an_exchange_up);
 	struct batoni_creation creation;
 	struct baton_comm *comm = NULL;
-	struct batoni_comm_plan plan;
+	struct batoni_comm_setup plan;
 	long blocks;
 
 	start_mpi(MPI_THREAD_MULTIPLE);
-	ck_assert_int_eq(batoni_comm_plan(NULL, &plan), BATON_OK);
+	ck_assert_int_eq(batoni_comm_setup(NULL, &plan), BATON_OK);
 	/* Whose memory that transport moves. */
-	batoni_comm_plan_on(&plan, &batoni_fake_device_ops);
+	batoni_comm_setup_on(&plan, &batoni_fake_device_ops);
 	plan.transport = BATON_TRANSPORT_NCCL;
 	plan.onesided = false;
 	blocks = batoni_mem_blocks();

@@ -193,7 +193,7 @@ step_all(enum baton_status statuses[RANKS])
 
 /* One rank alone, whose patience is short.  What was refused there is older than its end. */
 static void
-assert_impatient(const struct batoni_comm_plan *plan, enum baton_status refused,
+assert_impatient(const struct batoni_comm_setup *plan, enum baton_status refused,
                  enum baton_status status, const char *words)
 {
 	struct batoni_creation *creation = &creations[0];
@@ -218,9 +218,9 @@ assert_impatient(const struct batoni_comm_plan *plan, enum baton_status refused,
 
 START_TEST(a_rank_that_is_refused_says_why_though_nobody_comes)
 {
-	struct batoni_comm_plan plan;
+	struct batoni_comm_setup plan;
 
-	ck_assert_int_eq(batoni_comm_plan(NULL, &plan), BATON_OK);
+	ck_assert_int_eq(batoni_comm_setup(NULL, &plan), BATON_OK);
 	assert_impatient(&plan, BATON_OK, BATON_ERR_TIMEOUT,
 	                 "one of them has not gone on");
 	assert_impatient(NULL, batoni_refuse(BATON_ERR_INVALID, "no, thanks"),
@@ -232,10 +232,10 @@ END_TEST
 START_TEST(ranks_that_fail_alike_have_the_same_sentence)
 {
 	enum baton_status statuses[RANKS];
-	struct batoni_comm_plan plan;
+	struct batoni_comm_setup plan;
 	struct batoni_room *room;
 
-	ck_assert_int_eq(batoni_comm_plan(NULL, &plan), BATON_OK);
+	ck_assert_int_eq(batoni_comm_setup(NULL, &plan), BATON_OK);
 	plan.contexts_max = 1 << 21; /* more slots than there can be */
 	ck_assert_int_eq(batoni_threads_ops.open(RANKS, &room), BATON_OK);
 	for (int i = 0; i < RANKS; i++) {
@@ -291,9 +291,9 @@ wait_for_the_last(struct batoni_native *native, struct batoni_transport *below,
 	below->host = below->messages.host = &host;
 	if (below->rank == RANKS - 1)
 		return batoni_refuse(BATON_ERR_CUDA, "it has no fan");
-	batoni_engine_calls.driver_take();
+	batoni_engine_calls.driver_lock();
 	status = below->ops->exchanging->exchange(below, 1, &mine, sizeof(mine), all);
-	batoni_engine_calls.driver_leave();
+	batoni_engine_calls.driver_unlock();
 	return status;
 }
 
@@ -304,14 +304,14 @@ START_TEST(a_rank_that_ends_while_a_native_transport_is_opened_is_named)
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	struct batoni_side_link links[RANKS];
 	enum baton_status statuses[RANKS];
-	struct batoni_comm_plan plan;
+	struct batoni_comm_setup plan;
 
 	batoni_device_put(&batoni_fake_device_ops);
 	batoni_native_put(&native);
 	options.device = BATON_DEVICE_CUDA;
 	options.transport = BATON_TRANSPORT_NCCL;
 	options.progress = BATON_PROGRESS_CALLS;
-	ck_assert_int_eq(batoni_comm_plan(&options, &plan), BATON_OK);
+	ck_assert_int_eq(batoni_comm_setup(&options, &plan), BATON_OK);
 	open_links(links);
 	for (int i = 0; i < RANKS; i++) {
 		batoni_creation_begin(&creations[i], &plan, BATON_OK);
@@ -365,11 +365,11 @@ START_TEST(the_side_channel_takes_near_and_native_plans)
 	const struct batoni_accord accord = {.stages = true, .unable = 0};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct batoni_comm_plan plan;
+		struct batoni_comm_setup plan;
 
-		ck_assert_int_eq(batoni_comm_plan(NULL, &plan), BATON_OK);
+		ck_assert_int_eq(batoni_comm_setup(NULL, &plan), BATON_OK);
 		if (cases[i].native)
-			batoni_comm_plan_on(&plan, &batoni_fake_device_ops);
+			batoni_comm_setup_on(&plan, &batoni_fake_device_ops);
 		plan.transport = cases[i].asked;
 		ck_assert_int_eq(ops->check(&ranks[0], &plan), cases[i].status);
 		ck_assert_int_eq(plan.transport, cases[i].taken);
