@@ -29,7 +29,7 @@ int perf_main(int argc, char **argv);
 struct tool_arguments {
 	bool json;
 };
-void tool_parse(int argc, char **argv, const char *doc,
+void tool_parse(int argc, char **argv, const char *text,
                 struct tool_arguments *arguments);
 
 /* The text of a member of an object, or "". */

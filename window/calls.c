@@ -263,7 +263,7 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
 
 	if (likely(batoni_is_usual(comm, options) && desc_count == 1 && descs &&
 	           batoni_counter_fine(comm, descs->peer, descs->signal_index,
-	                        descs->context) &&
+	                               descs->context) &&
 	           descs->op_count >= 1 &&
 	           wait_directly(descs, comm, stream, options, request_p) ==
 	                   BATON_OK))

@@ -231,7 +231,7 @@ baton_signal_count(struct baton_comm *comm, int peer, int signal_index,
 	                 : batoni_refuse_onesided("baton_signal_count", comm);
 	if (status == BATON_OK)
 		status = batoni_check_counter("baton_signal_count", comm, peer,
-		                       signal_index, context);
+		                              signal_index, context);
 	if (status != BATON_OK)
 		return status;
 	rma = batoni_rma_of(comm);

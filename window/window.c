@@ -173,11 +173,11 @@ begin_window(struct batoni_collective *c, void *base, size_t bytes, bool wanted)
 		batoni_object(c, BATON_ERR_INVALID, "window_p is NULL");
 	else if (bytes > 0 && !base)
 		batoni_object(c, BATON_ERR_INVALID, "base is NULL, with %zu bytes",
-		       bytes);
+		              bytes);
 	else if (bytes > UINTPTR_MAX - (uintptr_t)base)
 		batoni_object(c, BATON_ERR_INVALID,
-		       "%zu bytes at %p go beyond the end of the address space",
-		       bytes, base);
+		              "%zu bytes at %p go beyond the end of the address space",
+		              bytes, base);
 	else if (bytes > 0)
 		check_blocks(c, base, bytes);
 	if (c->status != BATON_OK)
@@ -185,7 +185,7 @@ begin_window(struct batoni_collective *c, void *base, size_t bytes, bool wanted)
 	window = window_new(c->rma, base, bytes);
 	if (!window)
 		batoni_object(c, BATON_ERR_NOMEM, "no memory for a window of %d ranks",
-		       c->rma->size);
+		              c->rma->size);
 	else
 		inspect_part(c, window);
 	return window;

@@ -145,7 +145,7 @@ batoni_shm_block_find(const void *from, size_t bytes, struct batoni_shm_block_na
 
 void
 batoni_shm_block_locate(const struct batoni_shm_block_name *name, pid_t pid,
-                      struct batoni_shm_name *shm_name_p)
+                        struct batoni_shm_name *shm_name_p)
 {
 	memset(shm_name_p, 0, sizeof(*shm_name_p));
 	batoni_shm_host(shm_name_p);

@@ -36,16 +36,16 @@ struct batoni_shm_block_observer {
 
 /* Any thread.  shm stays as it is until the block is removed.  OK, NOMEM. */
 enum baton_status batoni_shm_block_add(struct batoni_shm_block *block,
-                                   const struct batoni_shm *shm);
+                                       const struct batoni_shm *shm);
 /* Any thread; before the memory is given back.  True: its name was handed over, and
  * batoni_shm_block_say_gone is due. */
 bool batoni_shm_block_remove(struct batoni_shm_block *block);
 /* The block in which all these bytes lie, if any.  Any thread. */
 bool batoni_shm_block_find(const void *from, size_t bytes,
-                       struct batoni_shm_block_name *name_p);
+                           struct batoni_shm_block_name *name_p);
 /* What another process calls the same block. */
 void batoni_shm_block_locate(const struct batoni_shm_block_name *name, pid_t pid,
-                           struct batoni_shm_name *shm_name_p);
+                             struct batoni_shm_name *shm_name_p);
 
 /* The driver, all three. */
 void batoni_shm_block_observe(struct batoni_shm_block_observer *observer);

@@ -33,8 +33,7 @@ struct batoni_handles {
 };
 
 #define BATONI_HANDLES(type)                                                  \
-	{.lock = PTHREAD_MUTEX_INITIALIZER,                                   \
-	 .size = sizeof(struct type),                                         \
+	{.lock = PTHREAD_MUTEX_INITIALIZER, .size = sizeof(struct type),      \
 	 .offset = offsetof(struct type, handle)}
 
 /* Memory for an object, zeroed and not alive yet; NULL: out of memory.  Any thread. */

@@ -74,7 +74,7 @@ struct batoni_side_ops {
 	 * the array; the others get the word to go on.  OK; NOMEM, SYSTEM: nobody was told.  The
 	 * thread that attends. */
 	enum baton_status (*link_all)(struct batoni_rendezvous *rendezvous, int home,
-	                          struct batoni_side_link links[]);
+	                              struct batoni_side_link links[]);
 	/* Add to `text` what the rendezvous has refused, if anything.  The thread that attends. */
 	void (*describe)(const struct batoni_rendezvous *rendezvous, char *text, size_t size);
 	/* Tell the processes that wait why the creation fails (status OK: none waits any more), and free the
@@ -86,8 +86,8 @@ struct batoni_side_ops {
 	 * creates; blocks until then, or until timeout_ns have passed.  OK; INVALID, TIMEOUT,
 	 * PEER, UNSUPPORTED, SYSTEM: batoni_refuse has said why. */
 	enum baton_status (*connect)(const struct batoni_side_key *key, int size, int rank,
-	                           int64_t timeout_ns,
-	                           struct batoni_side_link *link_p);
+	                             int64_t timeout_ns,
+	                             struct batoni_side_link *link_p);
 	/* The bootstrap of this rank, of `size`.  Takes the link over in any case.  timeout_ns: of
 	 * each exchange; 0: a default.  The thread that creates.  OK; NOMEM: batoni_refuse has
 	 * said so. */

@@ -33,7 +33,7 @@ follow_rate(struct batoni_backoff *backoff, uint64_t rate)
 {
 	if (rate >= backoff->rate - backoff->rate / 4)
 		backoff->longest_ns = at_most(backoff->longest_ns * 2,
-		                           BACKOFF_MOVING_MAX_NS);
+		                              BACKOFF_MOVING_MAX_NS);
 	else if (backoff->longest_ns > BACKOFF_MOVING_MIN_NS)
 		backoff->longest_ns /= 2;
 	backoff->rate = rate;

@@ -28,6 +28,6 @@ struct batoni_backoff {
 
 /* The next sleep. */
 uint64_t batoni_backoff_next(struct batoni_backoff *backoff,
-                         const struct batoni_polled *polled);
+                             const struct batoni_polled *polled);
 
 #endif

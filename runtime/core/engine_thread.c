@@ -124,7 +124,7 @@ thread_drive(struct batoni_backoff *backoff, struct interval *interval)
 	sleep_ns = batoni_backoff_next(backoff, &polled);
 	if (forecast.deadline != BATONI_NEVER)
 		sleep_ns = batoni_time_left(polled.now_ns, forecast.deadline,
-		                          sleep_ns);
+		                            sleep_ns);
 	interval->ns = sleep_ns ? sleep_ns : 1000u;
 	if (forecast.poll == BATONI_POLL_WATCH && forecast.parked &&
 	    interval->ns >= LISTENS_LEAST_NS)
@@ -188,9 +188,9 @@ sleep_idle(uint32_t rung)
 		forecast = batoni_forecast_now();
 		e->thread_wakes = forecast.deadline;
 		e->thread_sleeps_ns = batoni_sleep_most_ns(forecast.parked,
-		                                    batoni_awaits_health());
+		                                           batoni_awaits_health());
 		sleep_ns = batoni_time_left(batoni_now_ns(), e->thread_wakes,
-		                          e->thread_sleeps_ns);
+		                            e->thread_sleeps_ns);
 	}
 	idle = atomic_load(&e->thread_working) == 0;
 	batoni_unlock();

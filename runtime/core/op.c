@@ -789,7 +789,7 @@ batoni_host_done(struct batoni_host *host, struct batoni_transfer *transfer,
 
 	if (unlikely(transfer->slot >= comm->pool.size)) {
 		comm->onesided->ops->message_done(comm->onesided, transfer,
-		                                 status);
+		                                  status);
 		return;
 	}
 	/* end_unless_matched asked for it, and did not get it at once. */

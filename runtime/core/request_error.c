@@ -81,7 +81,7 @@ explain(const struct batoni_op *op, uint64_t word, char *text, size_t size)
 		snprintf(native, sizeof(native), " (%s returned %d: %s)",
 		         native_call, transfer->native_code, device);
 	} else if (native_call && batoni_is_onesided_kind(failed.kind) &&
-	    op->status != BATON_ERR_MPI) {
+	           op->status != BATON_ERR_MPI) {
 		snprintf(native, sizeof(native), " (%s: %s)",
 		         native_call,
 		         strerror(transfer->native_code));

@@ -146,7 +146,7 @@ await_many(struct waiting_many *many,
 	};
 	/* Usually the first pending request decides, and the scan stops there. */
 	many->awaited.passive = are_main_threads(many->requests + many->index,
-	                                      many->count - many->index);
+	                                         many->count - many->index);
 }
 
 static enum baton_status

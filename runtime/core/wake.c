@@ -26,7 +26,7 @@ void
 batoni_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t sleep_ns)
 {
 	struct timespec sleep = {.tv_sec = (time_t)(sleep_ns / 1000000000u),
-	                       .tv_nsec = (long)(sleep_ns % 1000000000u)};
+	                         .tv_nsec = (long)(sleep_ns % 1000000000u)};
 
 	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value,
 	        sleep_ns == BATONI_NEVER ? NULL : &sleep, NULL, 0);

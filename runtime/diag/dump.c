@@ -160,7 +160,7 @@ add_line(struct dump *dump, const struct batoni_view *seen)
 	            ? " (it may stand behind another stream)"
 	            : "",
 	    atomic_load(&comm->status) != BATON_OK ? " (the communicator is broken)"
-						  : "",
+	                                           : "",
 	    dump->locked ? "" : " [may be out of date]");
 	dump->lines++;
 }

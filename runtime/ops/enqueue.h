@@ -34,7 +34,7 @@ bool batoni_path_takes(struct batoni_op *op, bool alone);
  * detached ones they follow all streams that the list names.  The caller publishes them
  * afterwards, between the two above.  OK; anything else: nothing was
  * enqueued, or the communicator breaks. */
-enum baton_status batoni_enqueue_on_path(struct baton_comm *comm, unsigned path,
+enum baton_status batoni_enqueue_on_path(struct baton_comm *comm, unsigned index,
                                          struct batoni_op *first, bool detached);
 /* The arguments of a send or receive. */
 struct batoni_arguments {

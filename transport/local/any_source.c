@@ -58,7 +58,7 @@ local_has(struct local *local, int from, int tag)
 	const struct batoni_transfer receive = {
 		.peer = from, .tag = tag, .direction = BATONI_RECV};
 	const struct local_node *front = batoni_local_front(local->shared,
-	                                      batoni_local_key(local, &receive));
+	                                                    batoni_local_key(local, &receive));
 
 	return front && front->transfer->direction == BATONI_SEND &&
 	       local->base.host->may_meet(local->base.host, from, tag);

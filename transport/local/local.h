@@ -134,7 +134,7 @@ extern const struct batoni_unmatched_ops batoni_local_unmatched;
 /* A send meets nothing that is posted at its peer, which may expect messages for receives from any rank: has
  * one issued, and posts it.  NULL: there is none. */
 struct local_node *batoni_local_claim(struct local *local, const struct batoni_transfer *send,
-                                uint64_t key);
+                                      uint64_t key);
 /* The rank closes, and expects nothing any more. */
 void batoni_local_unexpect(struct local *local);
 

@@ -54,8 +54,8 @@ batoni_mpi_drain_reserve(void)
 	pthread_mutex_lock(&drain_lock);
 	if (!drain_buffer) {
 		buffer = mmap(NULL, BATONI_MPI_PIECE_BYTES,
-		            PROT_READ | PROT_WRITE,
-		            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		              PROT_READ | PROT_WRITE,
+		              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (buffer != MAP_FAILED)
 			drain_buffer = buffer;
 	}

@@ -201,8 +201,8 @@ finalizing(MPI_Comm comm, int keyval, void *attribute, void *extra)
 	while ((mpi = take_live())) {
 		mpi->base.host->lost(mpi->base.host, exits,
 		                     exits ? "the process exits"
-		                             : "the program has called "
-		                               "MPI_Finalize");
+		                           : "the program has called "
+		                             "MPI_Finalize");
 		batoni_mpi_abandon(mpi);
 		mpi->lost = true;
 	}

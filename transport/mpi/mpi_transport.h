@@ -445,14 +445,14 @@ extern const struct batoni_unmatched_ops batoni_mpi_unmatched;
 enum baton_status batoni_mpi_body_send(struct batoni_mpi *mpi,
                                        struct batoni_transfer *transfer);
 /* A receive's first part was this header, from this rank: start to receive the body. */
+enum baton_status batoni_mpi_body_recv(struct batoni_mpi *mpi,
+                                       struct batoni_transfer *transfer,
+                                       const void *bytes, int source);
 /* The first part of a list has matched this receive.  As batoni_mpi_body_recv. */
 enum baton_status batoni_mpi_list_recv(struct batoni_mpi *mpi,
                                        struct batoni_transfer *transfer,
                                        const unsigned char *bytes, size_t n,
                                        int source);
-enum baton_status batoni_mpi_body_recv(struct batoni_mpi *mpi,
-                                       struct batoni_transfer *transfer,
-                                       const void *header, int source);
 /* What has come is no header.  The transfer ends in BATON_ERR_MPI, as of batoni_mpi_fail. */
 enum baton_status batoni_mpi_refuse_header(struct batoni_mpi *mpi,
                                            struct batoni_transfer *transfer);

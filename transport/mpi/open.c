@@ -95,7 +95,7 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	mpi->tags = batoni_alloc((size_t)size, sizeof(*mpi->tags));
 	mpi->sent_to = batoni_alloc((size_t)size, sizeof(*mpi->sent_to));
 	mpi->terms_buffer = batoni_alloc(LINK_BYTES + 2 * sizeof(struct terms),
-	                               1);
+	                                 1);
 	if (mpi->device)
 		status = batoni_mpi_reach_alloc(mpi, config->until_ns);
 	else
@@ -469,8 +469,8 @@ static void
 drop_exchange(struct batoni_mpi *mpi)
 {
 	unsigned char **buffer_p = mpi->exchanging == BATONI_MPI_PARTS
-	                                 ? &mpi->parts_buffer
-	                                 : &mpi->terms_buffer;
+	                                   ? &mpi->parts_buffer
+	                                   : &mpi->terms_buffer;
 	int done = 0;
 
 	if (mpi->exchanging == BATONI_MPI_NO_EXCHANGE ||

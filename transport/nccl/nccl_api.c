@@ -25,6 +25,7 @@
 #define DEFAULT_LIBRARY "libnccl.so.2"
 #define NEEDS "; the NCCL transport needs NCCL 2.28 or later"
 
+/* clang-format off */
 static const struct batoni_symbol symbols[] = {
 #define FUNCTION(name, symbol, since, result, parameters)                     \
 	{#symbol, offsetof(struct batoni_nccl_api, name), false},
@@ -35,6 +36,7 @@ static const struct batoni_symbol symbols[] = {
 	BATONI_NCCL_OPTIONAL(FUNCTION)
 #undef FUNCTION
 };
+/* clang-format on */
 
 /* The version that began the layout, and the bytes of it.  A structure's size is a
  * multiple of 8. */
@@ -238,6 +240,7 @@ batoni_nccl_config_init(const struct batoni_nccl_api *nccl,
 
 	while (i > 0 && nccl->version < layouts[i].since)
 		i--;
+	/* clang-format off */
 	*config = (struct batoni_nccl_config){
 		.size = layouts[i].size,
 		.magic = BATONI_NCCL_CONFIG_MAGIC,
@@ -253,6 +256,7 @@ batoni_nccl_config_init(const struct batoni_nccl_api *nccl,
 		BATONI_NCCL_CONFIG_2_32(UNSET)
 #undef UNSET
 	};
+	/* clang-format on */
 }
 
 void

@@ -166,12 +166,14 @@ typedef struct {
 /* The same, from 2.30 on. */
 #define BATONI_NCCL_CONSTANTS_2_30(X) X(BATONI_NCCL_TIMEOUT, ncclTimeout, 8)
 
+/* clang-format off */
 enum {
 #define BATONI_NCCL_CONSTANT(ours, theirs, value) ours = value,
 	BATONI_NCCL_CONSTANTS(BATONI_NCCL_CONSTANT)
 	BATONI_NCCL_CONSTANTS_2_30(BATONI_NCCL_CONSTANT)
 #undef BATONI_NCCL_CONSTANT
 };
+/* clang-format on */
 
 #define BATONI_NCCL_CONFIG_MAGIC 0xcafebeefu
 
@@ -265,7 +267,7 @@ enum baton_status batoni_nccl_load(const struct batoni_nccl_api **api_p);
 const struct batoni_nccl_api *batoni_nccl_try(const char **why_p);
 
 /* The layout that the library knows, with nothing set. */
-void batoni_nccl_config_init(const struct batoni_nccl_api *api,
+void batoni_nccl_config_init(const struct batoni_nccl_api *nccl,
                              struct batoni_nccl_config *config);
 
 /* The loaded library reads the member. */
@@ -275,7 +277,7 @@ void batoni_nccl_config_init(const struct batoni_nccl_api *api,
 
 /* Write "unhandled cuda error (NCCL result 1)", and the library's last error where it has
  * one.  comm may be NULL.  Terminated, cut to size.  The thread that may call NCCL. */
-void batoni_nccl_describe(const struct batoni_nccl_api *api, ncclComm_t comm,
+void batoni_nccl_describe(const struct batoni_nccl_api *nccl, ncclComm_t comm,
                           ncclResult_t result, char *text, size_t size);
 
 /* Write "2.28.9".  Terminated, cut to size. */

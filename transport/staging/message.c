@@ -192,9 +192,9 @@ take_places_back(struct batoni_staging *stage, struct stage_message *message)
 {
 	if (message->state == STAGE_DIRECT)
 		batoni_stage_take_part_back(stage,
-		               message->transfer->direction == BATONI_SEND
-		                       ? &message->control
-		                       : &message->first);
+		                            message->transfer->direction == BATONI_SEND
+		                                    ? &message->control
+		                                    : &message->first);
 	for (uint32_t i = 0; i < DIRECTIONS * stage->config.chunks; i++) {
 		struct stage_token *token = &stage->tokens[i];
 
@@ -205,7 +205,7 @@ take_places_back(struct batoni_staging *stage, struct stage_message *message)
 
 void
 batoni_stage_fail(struct batoni_staging *stage, struct stage_message *message,
-     const char *call, int code, enum baton_status status)
+                  const char *call, int code, enum baton_status status)
 {
 	message->failed = true;
 	if (message->transfer) {
@@ -331,7 +331,7 @@ part_over(struct batoni_staging *stage, struct stage_part *part)
 		batoni_stage_over(stage, message, BATON_ERR_CANCELED);
 	} else if (part->status != BATON_OK) {
 		batoni_stage_fail(stage, message, part->transfer.native_call,
-		     part->transfer.native_code, part->status);
+		                  part->transfer.native_code, part->status);
 	} else if (token) {
 		piece_over(stage, token);
 	} else if (message->transfer->direction == BATONI_SEND) {

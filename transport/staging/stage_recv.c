@@ -189,7 +189,7 @@ matched(struct batoni_staging *stage, struct stage_message *message)
 void
 batoni_stage_recv_part_over(struct batoni_staging *stage,
 			    struct stage_message *message,
-               const struct stage_part *part)
+                            const struct stage_part *part)
 {
 	if (part == &message->first && message->state == STAGE_FIRST)
 		matched(stage, message);

@@ -255,7 +255,7 @@ granted(struct batoni_staging *stage, struct stage_message *message)
 void
 batoni_stage_send_part_over(struct batoni_staging *stage,
 			    struct stage_message *message,
-               const struct stage_part *part)
+                            const struct stage_part *part)
 {
 	if (part == &message->first && message->state == STAGE_EAGER) {
 		batoni_transfer_moved(message->transfer, message->length);

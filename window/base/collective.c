@@ -163,7 +163,7 @@ exchange_step(struct batoni_collective *c)
 	struct batoni_transport *transport = c->rma->transport;
 
 	return transport->ops->exchanging->exchange(transport, c->what, c->mine, c->bytes,
-	                                c->all);
+	                                            c->all);
 }
 
 enum baton_status

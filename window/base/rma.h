@@ -461,7 +461,7 @@ batoni_node_at(const struct batoni_rma *rma, uint32_t i)
 	if (likely(i < batoni_nodes_first(rma)))
 		return &rma->nodes[i];
 	return &atomic_load_explicit(&rma->nodes_more, memory_order_acquire)
-	                [i - batoni_nodes_first(rma)];
+	        [i - batoni_nodes_first(rma)];
 }
 
 /* OK, NOMEM. */

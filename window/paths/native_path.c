@@ -122,7 +122,7 @@ agrees(struct baton_window *window, const struct word *all)
 			say_why_not(window, i, all[i].why);
 			return false;
 		}
-		if (memcmp(&all[i].part, &all[0].part, sizeof(all[i].part))) {
+		if (memcmp(&all[i].part, &all[0].part, sizeof(all[i].part)) != 0) {
 			say_why_not(window, i,
 			            "its length, its place in its allocation, or "
 			            "the length of that is not that of rank 0");

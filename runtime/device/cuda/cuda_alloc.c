@@ -190,7 +190,7 @@ await_stream(const struct cuda_gpu *gpu, const struct cuda_event *event)
 	for (unsigned failures = 0; failures < CUDA_TRIES;) {
 		result = event ? gpu->api->event_query(event->event)
 		               : gpu->api->stream_query(
-				       gpu->copies[CUDA_COPIES_OTHER]);
+					 gpu->copies[CUDA_COPIES_OTHER]);
 		if (result == BATONI_CU_SUCCESS)
 			return result;
 		failures += result != BATONI_CU_NOT_READY;

@@ -29,6 +29,7 @@
 
 #define DEFAULT_LIBRARY "libcuda.so.1"
 
+/* clang-format off */
 static const struct batoni_symbol symbols[] = {
 #define FUNCTION(name, symbol, base, version, parameters)                     \
 	{#symbol, offsetof(struct batoni_cuda_api, name), false},
@@ -50,6 +51,7 @@ static const struct {
 	BATONI_CUDA_OPTIONAL(FUNCTION)
 #undef FUNCTION
 };
+/* clang-format on */
 
 #define LOOKUP(name, symbol, base, version, parameters)                       \
 	typedef CUresult (*lookup_fn) parameters;                             \

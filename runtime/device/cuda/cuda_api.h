@@ -470,7 +470,7 @@ CUresult batoni_cuda_ask(unsigned int n, CUpointer_attribute *attributes,
 
 /* Write "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered".
  * Terminated, cut to size.  Any thread that may call the driver. */
-void batoni_cuda_describe(const struct batoni_cuda_api *api, CUresult result,
+void batoni_cuda_describe(const struct batoni_cuda_api *functions, CUresult result,
                           char *text, size_t size);
 #endif
 

@@ -103,11 +103,11 @@ word_of(struct place place)
 static CUstreamBatchMemOpParams
 write_of(const volatile void *to, uint64_t value)
 {
-	return (CUstreamBatchMemOpParams){.writeValue = {
-		.operation = BATONI_CU_OP_WRITE_64,
-		.address = (CUdeviceptr)(uintptr_t)to,
-		.value64 = value,
-	}};
+	return (CUstreamBatchMemOpParams){
+		.writeValue.operation = BATONI_CU_OP_WRITE_64,
+		.writeValue.address = (CUdeviceptr)(uintptr_t)to,
+		.writeValue.value64 = value,
+	};
 }
 
 /* Behind all that the stream has got, and behind the write of *first (NULL: there is none).  Between

@@ -275,13 +275,13 @@ enum baton_status batoni_cuda_map(struct batoni_device *device,
                                   const struct batoni_memory_name *name,
                                   int fd, size_t bytes, void **base_p);
 void batoni_cuda_unmap(struct batoni_device *device,
-                       const struct batoni_memory_name *name, void *base,
+                       const struct batoni_memory_name *name, void *at,
                        size_t bytes);
 /* cuda_alloc.c: the same. */
 enum baton_status batoni_cuda_block_alloc(struct batoni_device *device,
                                           size_t bytes, uint64_t until_ns,
                                           void **block_p);
-void batoni_cuda_block_free(struct batoni_device *device, void *block);
+void batoni_cuda_block_free(struct batoni_device *device, void *at);
 /* cuda_register.c: the same. */
 enum baton_status batoni_cuda_pin(struct batoni_device *device, void *base,
                                   size_t bytes, uint64_t until_ns);

@@ -48,6 +48,7 @@ struct cuda_stream {
 	 * lately. */
 	uint64_t still;
 	uint64_t puts; /* under `lock`: so many were put on the streams of this place */
+
 	/* gpu->passed[place]: the number of the last wait that was passed.
 	 * gpu->stored[place]: that of the last put that was passed. */
 };

@@ -332,8 +332,8 @@ gather(const struct job *job, struct batoni_rendezvous *rendezvous, bool here[],
 		if (batoni_real_ns() >= limit)
 			return refuse_late(rendezvous, here, job->size, timeout_ns);
 		batoni_tcp_attend(rendezvous, limit < batoni_side_tell_at(&wait)
-		                                ? limit
-		                                : batoni_side_tell_at(&wait));
+		                                      ? limit
+		                                      : batoni_side_tell_at(&wait));
 		status = batoni_tcp_admit(rendezvous, here, &n, why);
 		came += n;
 		if (status == BATON_OK && came < job->size)
@@ -351,7 +351,7 @@ gather(const struct job *job, struct batoni_rendezvous *rendezvous, bool here[],
 
 static enum baton_status
 hold_rendezvous(const struct job *job, int64_t timeout_ns,
-          struct batoni_side_link *link_p)
+                struct batoni_side_link *link_p)
 {
 	struct batoni_side_link *links;
 	struct batoni_rendezvous *rendezvous;

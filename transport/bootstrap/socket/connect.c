@@ -303,9 +303,9 @@ may_try_again(const struct attempt *attempt, bool again, int tries)
 
 enum baton_status
 batoni_tcp_connect_at(const struct batoni_side_key *key,
-                    const struct batoni_side_address addresses[], int n, int size,
-                    int rank, int64_t timeout_ns, bool again,
-                    struct batoni_side_link *link_p)
+                      const struct batoni_side_address addresses[], int n, int size,
+                      int rank, int64_t timeout_ns, bool again,
+                      struct batoni_side_link *link_p)
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	struct attempt attempt = {.key = key, .size = size, .rank = rank,
@@ -336,8 +336,8 @@ batoni_tcp_connect_at(const struct batoni_side_key *key,
 
 enum baton_status
 batoni_tcp_connect(const struct batoni_side_key *key, int size, int rank,
-                 int64_t timeout_ns, struct batoni_side_link *link_p)
+                   int64_t timeout_ns, struct batoni_side_link *link_p)
 {
 	return batoni_tcp_connect_at(key, &key->address, 1, size, rank, timeout_ns,
-	                           false, link_p);
+	                             false, link_p);
 }

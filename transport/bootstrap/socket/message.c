@@ -302,8 +302,8 @@ static struct batoni_tcp_node *
 receive_of(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 {
 	struct batoni_tcp_node *node = record->slot < tcp->base.slots
-	                            ? &tcp->nodes[record->slot]
-	                            : NULL;
+	                                       ? &tcp->nodes[record->slot]
+	                                       : NULL;
 
 	if (node && (node->state == BATONI_TCP_POSTED || node->state == BATONI_TCP_RETRACTING) &&
 	    node->transfer->peer == (int)record->from &&

@@ -293,8 +293,8 @@ let_come(struct batoni_rendezvous *rendezvous)
 		}
 		batoni_tcp_tune(fd);
 		*applicant = (struct applicant){.state = HELLO,
-		                        .fd = fd,
-		                        .came_ns = batoni_real_ns()};
+		                                .fd = fd,
+		                                .came_ns = batoni_real_ns()};
 		applicant->limit_ns = applicant->came_ns + atomic_load(&applicant_ns);
 		batoni_tcp_address_from((struct sockaddr *)&storage, &from);
 		batoni_tcp_address_text(&from, applicant->from,
@@ -604,7 +604,7 @@ unpair(const struct batoni_rendezvous *rendezvous, const int fds[], const bool l
 
 enum baton_status
 batoni_tcp_link_all(struct batoni_rendezvous *rendezvous, int home,
-                struct batoni_side_link links[])
+                    struct batoni_side_link links[])
 {
 	size_t n = (size_t)rendezvous->size;
 	int *fds = batoni_alloc(n, sizeof(*fds));

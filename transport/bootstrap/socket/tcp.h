@@ -216,7 +216,7 @@ void batoni_tcp_ring(struct batoni_rendezvous *rendezvous);
 enum baton_status batoni_tcp_admit(struct batoni_rendezvous *rendezvous, bool here[], int *n_p,
                                    char why[BATONI_SIDE_WHY_BYTES]);
 enum baton_status batoni_tcp_link_all(struct batoni_rendezvous *rendezvous, int home,
-                                  struct batoni_side_link links[]);
+                                      struct batoni_side_link links[]);
 void batoni_tcp_describe(const struct batoni_rendezvous *rendezvous, char *text, size_t size);
 void batoni_tcp_close(struct batoni_rendezvous *rendezvous, enum baton_status status,
                       const char *why);
@@ -226,15 +226,15 @@ void batoni_tcp_applicant_ns(uint64_t ns);
 /* ---- connect.c ---- */
 
 enum baton_status batoni_tcp_connect(const struct batoni_side_key *key, int size, int rank,
-                                   int64_t timeout_ns,
-                                   struct batoni_side_link *link_p);
+                                     int64_t timeout_ns,
+                                     struct batoni_side_link *link_p);
 /* The same with one of several addresses.  again: a listener that is not there yet may
  * come. */
 enum baton_status
 batoni_tcp_connect_at(const struct batoni_side_key *key,
-                    const struct batoni_side_address addresses[], int n, int size,
-                    int rank, int64_t timeout_ns, bool again,
-                    struct batoni_side_link *link_p);
+                      const struct batoni_side_address addresses[], int n, int size,
+                      int rank, int64_t timeout_ns, bool again,
+                      struct batoni_side_link *link_p);
 
 /* How long a creation waits for the other ranks if the options do not say. */
 #define BATONI_TCP_PATIENCE_NS (INT64_C(300) * 1000000000)
