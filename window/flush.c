@@ -66,7 +66,7 @@ check_puts(const struct batoni_rma *rma, const struct batoni_pending *flush)
  * cannot be asked. */
 static enum baton_status
 check_wire(struct batoni_rma *rma, const struct batoni_pending *flush,
-             struct batoni_wire *wire)
+           struct batoni_wire *wire)
 {
 	enum baton_status status;
 

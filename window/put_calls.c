@@ -378,8 +378,8 @@ put_slowly(enum batoni_op_kind kind, struct batoni_arguments *a,
 /* Everything that moves bytes between a buffer and a window. */
 BATONI_ALWAYS_INLINE enum baton_status
 enqueue_put_or_get(enum batoni_op_kind kind, struct batoni_arguments *a,
-    const struct put_more *more, bool signals, unsigned flags,
-    struct baton_comm *comm)
+                   const struct put_more *more, bool signals, unsigned flags,
+                   struct baton_comm *comm)
 {
 	if (likely(batoni_is_usual(comm, a->options) && !flags &&
 	           put_fine(comm, a, more, signals) &&

@@ -387,7 +387,7 @@ is_known_gone(const struct batoni_rma *rma, const struct batoni_pending *pending
 
 static enum survey_result
 survey_counters(struct batoni_rma *rma, struct batoni_pending *pending,
-     struct survey *survey)
+                struct survey *survey)
 {
 	bool due = survey->due;
 

@@ -155,8 +155,8 @@ struct batoni_memory_ops {
 	 * number is not below BATONI_PLACE_OWNERS), NOMEM, CUDA: batoni_refuse has said
 	 * why. */
 	enum baton_status (*inspect)(struct batoni_device *device,
-	                          const void *pointer, size_t bytes,
-	                          struct batoni_memory_info *memory_p);
+	                             const void *pointer, size_t bytes,
+	                             struct batoni_memory_info *memory_p);
 
 	/* A block of host memory, aligned to 64 bytes, that copies reach without a
 	 * detour.  The thread that creates or destroys; may block, but for what is on a

@@ -42,8 +42,8 @@ struct batoni_native_puts_ops {
 	/* May these bytes (1 or more) be this rank's part of a window?  OK; UNSUPPORTED;
 	 * NOMEM, CUDA: it cannot be found out.  Unless OK, batoni_refuse has said why. */
 	enum baton_status (*inspect)(struct batoni_transport *transport,
-	                          const void *base, size_t bytes,
-	                          struct batoni_native_part *part_p);
+	                             const void *base, size_t bytes,
+	                             struct batoni_native_part *part_p);
 	/* Begin to register the part; all ranks must do this.  PENDING: *window_p is the
 	 * transport's, and `opened` follows.  Anything else: batoni_refuse has said why. */
 	enum baton_status (*open)(struct batoni_transport *transport, void *base,

@@ -117,7 +117,7 @@ static void
 note_first_gone(const struct baton_comm *comm, int peer)
 {
 	batoni_departure_blame(departure_of(comm, comm->rank),
-	                     find_first(comm, peer));
+	                       find_first(comm, peer));
 }
 
 /* In words: this peer is gone, or which one was before it. */

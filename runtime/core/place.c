@@ -88,7 +88,7 @@ batoni_place_find(struct baton_comm *comm, const void *pointer, size_t bytes,
 	if (!comm->inspects)
 		return check_foreign(pointer);
 	status = comm->device_ops->memory->inspect(comm->device, pointer, bytes,
-	                                        &memory);
+	                                           &memory);
 	if (status != BATON_OK)
 		return status;
 	if (memory.kind != BATONI_MEMORY_REGISTERED ||

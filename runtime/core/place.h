@@ -23,7 +23,7 @@ static inline bool
 batoni_place_counts(const struct baton_comm *comm)
 {
 	return comm->inspects || atomic_load_explicit(&batoni_engine.foreign,
-	                                           memory_order_relaxed);
+	                                              memory_order_relaxed);
 }
 
 /* For the fast path, whose communicators are on the host: may the host touch the buffer?  One

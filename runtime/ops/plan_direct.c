@@ -76,7 +76,7 @@ begin(const struct baton_plan *plan)
 
 BATONI_ALWAYS_INLINE void
 fill_member(struct batoni_op *launch, struct batoni_op *op, uint32_t index,
-     const struct batoni_recorded *recorded, bool now)
+            const struct batoni_recorded *recorded, bool now)
 {
 	const struct batoni_arguments *a = &recorded->a;
 	bool detached = recorded->optioned && recorded->options.flags;

@@ -28,10 +28,10 @@ bool trace_pending(const struct trace_op *op, int64_t moment);
 struct trace_place trace_place_of(const struct trace_op *op);
 bool trace_same_place(const struct trace_place *a, const struct trace_place *b);
 /* Units of the queue; up to those of `last`, unless that is NULL. */
-uint64_t trace_count(const struct trace_place *place, const struct trace_op *last,
+uint64_t trace_count(const struct trace_place *queue, const struct trace_op *last,
                      int64_t moment);
 /* The operation with which the queue has so many units; NULL: there was none yet, or the ring has lost it. */
-const struct trace_op *trace_nth(const struct trace_place *place, uint64_t number,
+const struct trace_op *trace_nth(const struct trace_place *queue, uint64_t number,
                                  int64_t moment);
 
 #endif

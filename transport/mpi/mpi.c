@@ -144,7 +144,7 @@ send_raw(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
  * one-sided layer. */
 static __attribute__((noinline)) enum baton_status
 raw_examined(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
-              const void *bounce)
+             const void *bounce)
 {
 	enum baton_status verdict;
 

@@ -224,8 +224,8 @@ step(struct batoni_opening *opening, const struct batoni_cards *cards)
 		return begin(opening);
 	status = batoni_segments_step(&mpi->segments, &mpi->base, opening,
 	                              cards, "BATON_MESSAGE_PATH=near asks for "
-	                              "messages through memory of one node; "
-	                              "without it MPI carries them");
+	                                     "messages through memory of one node; "
+	                                     "without it MPI carries them");
 	return status == BATON_OK ? finish_opening(opening) : status;
 }
 

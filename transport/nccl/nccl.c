@@ -269,8 +269,8 @@ begin_lanes(struct batoni_nccl *nccl, const struct batch *batch)
 /* One end; an error makes the group's end return it. */
 static void
 call_one_end(const struct batoni_nccl_api *api, unsigned direction, void *buffer,
-     size_t bytes, int peer, const struct batoni_nccl_lane *lane,
-     baton_stream stream)
+             size_t bytes, int peer, const struct batoni_nccl_lane *lane,
+             baton_stream stream)
 {
 	if (direction == BATONI_SEND)
 		api->send(buffer, bytes, BATONI_NCCL_INT8, peer, lane->comm,
@@ -287,7 +287,7 @@ batoni_nccl_call(const struct batoni_nccl *nccl,
                  size_t bytes, baton_stream stream)
 {
 	call_one_end(nccl->api, transfer->direction, buffer, bytes,
-	     lane == alone(nccl) ? 0 : transfer->peer, lane, stream);
+	             lane == alone(nccl) ? 0 : transfer->peer, lane, stream);
 }
 
 /* To oneself: what becomes of each.  Else CALLED. */
@@ -306,9 +306,9 @@ role_of(const struct batoni_nccl *nccl, const struct batch *batch, size_t i,
 /* Put the calls of `put` into one group.  SUCCESS: they are on their streams. */
 static ncclResult_t
 run_group(struct batoni_nccl *nccl, struct batch *batch,
-    void (*put_fn)(const struct batoni_nccl *nccl, const struct batch *batch,
-                   size_t i),
-    size_t i)
+          void (*put_fn)(const struct batoni_nccl *nccl, const struct batch *batch,
+                         size_t i),
+          size_t i)
 {
 	ncclResult_t result;
 
@@ -371,7 +371,7 @@ put_taking(const struct batoni_nccl *nccl, const struct batch *batch, size_t i)
 	batoni_nccl_self_taken(nccl, &buffer, &bytes);
 	call_one_end(nccl->api, batch->self.from, buffer, bytes, 0, lane, lane->stream);
 	call_one_end(nccl->api, transfer->direction, transfer->buffer, transfer->bytes,
-	     0, lane, lane->stream);
+	             0, lane, lane->stream);
 }
 
 static ncclResult_t

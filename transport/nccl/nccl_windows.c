@@ -137,7 +137,7 @@ check_block(struct batoni_nccl *nccl, const char *base,
 
 static enum baton_status
 puts_inspect(struct batoni_transport *transport, const void *base, size_t bytes,
-          struct batoni_native_part *part_p)
+             struct batoni_native_part *part_p)
 {
 	struct batoni_nccl *nccl = to_nccl(transport);
 	const struct batoni_memory_ops *memory = nccl->device->ops->memory;

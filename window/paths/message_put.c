@@ -178,7 +178,7 @@ payload_of(const struct batoni_lane *lane, const struct batoni_pending *pending,
 /* Returns whether a payload message follows, or is to come. */
 static bool
 fill_lane(struct batoni_rma *rma, struct batoni_lane *lane,
-     const struct batoni_pending *pending, bool with_data)
+          const struct batoni_pending *pending, bool with_data)
 {
 	const struct batoni_transfer *put = pending->transfer;
 	enum batoni_payload payload = payload_of(lane, pending, with_data);

@@ -74,7 +74,7 @@ note(struct word *word, enum baton_status status)
 /* This rank's part. */
 static void
 describe_own_part(const struct batoni_rma *rma, const struct baton_window *window,
-     struct word *word)
+                  struct word *word)
 {
 	unsigned forced = batoni_config()->window_path;
 	enum baton_status status;
@@ -86,7 +86,7 @@ describe_own_part(const struct batoni_rma *rma, const struct baton_window *windo
 		status = batoni_refuse(BATON_ERR_UNSUPPORTED, "it is empty");
 	else
 		status = ops_of(rma)->inspect(rma->native, window->base,
-		                           window->bytes, &word->part);
+		                              window->bytes, &word->part);
 	note(word, status);
 }
 

@@ -178,7 +178,7 @@ owner_of(const struct batoni_rma *rma, const struct batoni_transfer *transfer,
  * pageable. */
 BATONI_ALWAYS_INLINE void
 check_places(const struct batoni_rma *rma,
-               const struct batoni_transfer *transfer, struct batoni_pending *put)
+             const struct batoni_transfer *transfer, struct batoni_pending *put)
 {
 	const struct batoni_window_peer *part = part_of_peer(transfer, put);
 

@@ -194,7 +194,7 @@ check_end(const struct cuda_gpu *gpu, CUdeviceptr pointer, size_t bytes,
 
 static enum baton_status
 cuda_inspect(struct batoni_device *device, const void *pointer, size_t bytes,
-          struct batoni_memory_info *memory_p)
+             struct batoni_memory_info *memory_p)
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
 	CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;

@@ -18,7 +18,7 @@ enum { TO, FROM, LEFT };
 
 static enum baton_status
 host_inspect(struct batoni_device *device, const void *pointer, size_t bytes,
-          struct batoni_memory_info *memory_p)
+             struct batoni_memory_info *memory_p)
 {
 	(void)device;
 	(void)pointer;

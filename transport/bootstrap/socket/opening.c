@@ -93,8 +93,8 @@ step(struct batoni_opening *opening, const struct batoni_cards *cards)
 		return begin(opening);
 	status = batoni_segments_step(&tcp->segments, &tcp->base, opening,
 	                              cards, "messages without MPI go between "
-	                              "processes of one node; start the program "
-	                              "by mpirun");
+	                                     "processes of one node; start the program "
+	                                     "by mpirun");
 	if (status != BATON_OK)
 		return status;
 	opening->own = tcp;
