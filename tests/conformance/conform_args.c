@@ -374,18 +374,7 @@ bad_queue_arguments_are_refused(struct conform *c)
 static void
 message_paths_of_the_peers_make_up_that_of_the_query(struct conform *c)
 {
-	struct baton_comm_info info = { .size = sizeof(info) };
-	unsigned all = 0;
-
-	CHECK_OK(c, baton_comm_query(c->comm, &info));
-	for (int peer = 0; peer < c->size; peer++) {
-		unsigned path = baton_message_path(c->comm, peer);
-
-		CHECK(c, path == BATON_MESSAGE_PATH_TRANSPORT ||
-		              path == BATON_MESSAGE_PATH_NEAR);
-		all |= path;
-	}
-	CHECK_EQ(c, all, info.message_paths);
+	MESSAGE_PATHS(c);
 	CHECK_EQ(c, baton_message_path(c->comm, -1), 0);
 	CHECK_EQ(c, baton_message_path(c->comm, c->size), 0);
 	CHECK_EQ(c, baton_message_path(NULL, 0), 0);

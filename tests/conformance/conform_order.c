@@ -532,18 +532,7 @@ threads_share_a_communicator(struct conform *c)
 static void
 each_peer_has_one_path_of_messages(struct conform *c)
 {
-	struct baton_comm_info info = {.size = sizeof(info)};
-	unsigned all = 0;
-
-	CHECK_OK(c, baton_comm_query(c->comm, &info));
-	for (int peer = 0; peer < c->size; peer++) {
-		unsigned path = baton_message_path(c->comm, peer);
-
-		CHECK(c, path == BATON_MESSAGE_PATH_TRANSPORT ||
-		              path == BATON_MESSAGE_PATH_NEAR);
-		all |= path;
-	}
-	CHECK_EQ(c, all, info.message_paths);
+	MESSAGE_PATHS(c);
 }
 
 const struct conform_case conform_order[] = {

@@ -607,6 +607,25 @@ conform_previous(const struct conform *c)
 	return (c->rank + c->size - 1) % c->size;
 }
 
+void
+conform_message_paths(struct conform *c)
+{
+	struct baton_comm_info info = {.size = sizeof(info)};
+	unsigned all = 0;
+
+	conform_status(c, "baton_comm_query", BATON_OK,
+	               baton_comm_query(c->comm, &info));
+	for (int peer = 0; peer < c->size; peer++) {
+		unsigned path = baton_message_path(c->comm, peer);
+
+		conform_true(c, "each peer has one path",
+		             path == BATON_MESSAGE_PATH_TRANSPORT ||
+		                     path == BATON_MESSAGE_PATH_NEAR);
+		all |= path;
+	}
+	conform_equal(c, "all paths", all, info.message_paths);
+}
+
 int
 conform_partner(const struct conform *c)
 {

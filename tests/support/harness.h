@@ -314,6 +314,10 @@ int conform_previous(const struct conform *c);
 /* Rank 0 and 1, 2 and 3, ...; -1 for one that is left over. */
 int conform_partner(const struct conform *c);
 
+/* Each peer has one path of messages, and together these are the query's. */
+void conform_message_paths(struct conform *c);
+#define MESSAGE_PATHS(c) conform_message_paths(AT(c))
+
 /* Functions to launch.  count: arg is an _Atomic int, and one is added. */
 void conform_nothing_fn(void *arg);
 void conform_count_fn(void *arg);

@@ -212,3 +212,73 @@ signal_from(struct rma_world *world, int source, int signal_index, int context)
 	                                        signal_index, context),
 	                 1);
 }
+
+/* ---- waits ---- */
+
+struct baton_wait_signal_desc
+wait_desc(int op_count, int peer, int signal_index, int context)
+{
+	return (struct baton_wait_signal_desc){
+		.op_count = op_count,
+		.peer = peer,
+		.signal_index = signal_index,
+		.context = context,
+	};
+}
+
+void
+describe_wait(struct rma_world *world, uint32_t slot, size_t count,
+              const struct baton_wait_signal_desc *descs)
+{
+	world->transfers[slot].direction = BATONI_WAIT;
+	world->transfers[slot].done_bytes = 99;
+	ck_assert_int_eq(batoni_wait_describe(&world->rma, slot, count, descs), BATON_OK);
+}
+
+enum baton_status
+issue_wait(struct rma_world *world, uint32_t slot)
+{
+	return batoni_wait_issue(&world->rma, &world->transfers[slot]);
+}
+
+enum baton_status
+take_wait_back(struct rma_world *world, uint32_t slot)
+{
+	return batoni_wait_take_back(&world->rma, &world->transfers[slot]);
+}
+
+size_t
+test_waits(struct rma_world *world)
+{
+	return batoni_waits_test(&world->rma);
+}
+
+/* All of them can be had: none has been lost. */
+static void
+assert_all_nodes_are_free(struct batoni_rma *rma)
+{
+	uint32_t free = 0;
+
+	for (uint32_t i = rma->free_node; i; i = batoni_node_at(rma, i)->next) {
+		ck_assert(batoni_list_empty(&batoni_node_at(rma, i)->link));
+		free++;
+	}
+	/* The others are made when they are needed. */
+	ck_assert_uint_eq(free, REQUESTS + (rma->nodes_more ? RANKS : 0));
+	ck_assert_uint_ne(rma->spare_node, 0);
+	ck_assert(batoni_list_empty(&batoni_node_at(rma, rma->spare_node)->link));
+}
+
+void
+assert_no_waits(struct rma_world *world)
+{
+	assert_idle(world);
+	ck_assert_uint_eq(world->rma.base.path.load.awaiting, 0);
+	assert_all_nodes_are_free(&world->rma);
+	for (int peer = 0; peer < RANKS; peer++) {
+		const struct batoni_link *link = batoni_link_of(&world->rma, peer);
+
+		for (int i = 0; link && i < SIGNALS * CONTEXTS; i++)
+			ck_assert(batoni_list_empty(&link->counters[i].nodes));
+	}
+}

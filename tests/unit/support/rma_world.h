@@ -57,6 +57,19 @@ void message_sent(struct rma_world *world, size_t i, enum baton_status status);
 #define assert_no_end(world) ck_assert_uint_eq((world)->ends, 0)
 void rma_world_forget_end(struct rma_world *world);
 
+/* ---- waits (window/wait.c) ---- */
+
+struct baton_wait_signal_desc wait_desc(int op_count, int peer, int signal_index,
+                                        int context);
+/* The transfer of this slot is to wait for all of these. */
+void describe_wait(struct rma_world *world, uint32_t slot, size_t count,
+                   const struct baton_wait_signal_desc *descs);
+enum baton_status issue_wait(struct rma_world *world, uint32_t slot);
+enum baton_status take_wait_back(struct rma_world *world, uint32_t slot);
+size_t test_waits(struct rma_world *world);
+/* No wait is left, and no node is lost. */
+void assert_no_waits(struct rma_world *world);
+
 /* Nothing is accounted for any more. */
 #define assert_idle(world)                                                    \
 	do {                                                                  \

@@ -24,24 +24,6 @@ teardown(void)
 	rma_world_close(&world);
 }
 
-static struct baton_wait_signal_desc
-desc(int op_count, int peer, int signal_index)
-{
-	return (struct baton_wait_signal_desc){op_count, peer, signal_index, 0};
-}
-
-static enum baton_status
-issue(uint32_t slot)
-{
-	return batoni_wait_issue(&world.rma, &world.transfers[slot]);
-}
-
-static enum baton_status
-take_back(uint32_t slot)
-{
-	return batoni_wait_take_back(&world.rma, &world.transfers[slot]);
-}
-
 /* Described and placed: a wait for any, for all, and for a value. */
 static void
 place_any(uint32_t slot, size_t count, const struct baton_wait_signal_desc *descs)
@@ -59,49 +41,20 @@ place_any(uint32_t slot, size_t count, const struct baton_wait_signal_desc *desc
 static void
 place_all(uint32_t slot, size_t count, const struct baton_wait_signal_desc *descs)
 {
-	world.transfers[slot].direction = BATONI_WAIT;
-	ck_assert_int_eq(batoni_wait_describe(&world.rma, slot, count, descs),
-	                 BATON_OK);
+	describe_wait(&world, slot, count, descs);
 	batoni_wait_place(&world.rma, &world.transfers[slot]);
 }
 
 static void
 place_count(uint32_t slot, int peer, uint64_t value)
 {
-	struct baton_wait_signal_desc one = desc(1, peer, 0);
+	struct baton_wait_signal_desc one = wait_desc(1, peer, 0, 0);
 
 	world.transfers[slot].direction = BATONI_WAIT;
 	ck_assert_int_eq(batoni_wait_describe_count(&world.rma, slot, &one,
 	                                            value),
 	                 BATON_OK);
 	batoni_wait_place(&world.rma, &world.transfers[slot]);
-}
-
-static size_t
-test(void)
-{
-	return batoni_waits_test(&world.rma);
-}
-
-/* No wait is left, and no node is lost. */
-static void
-assert_over(void)
-{
-	uint32_t free = 0;
-
-	assert_idle(&world);
-	ck_assert_uint_eq(world.rma.base.path.load.awaiting, 0);
-	for (uint32_t i = world.rma.free_node; i;
-	     i = batoni_node_at(&world.rma, i)->next)
-		free++;
-	ck_assert_uint_eq(free + (world.rma.spare_node != 0),
-	                  REQUESTS + 1 + (world.rma.nodes_more ? RANKS : 0));
-	for (int peer = 0; peer < RANKS; peer++) {
-		const struct batoni_link *link = batoni_link_of(&world.rma, peer);
-
-		for (int i = 0; link && i < SIGNALS * CONTEXTS; i++)
-			ck_assert(batoni_list_empty(&link->counters[i].nodes));
-	}
 }
 
 static uint64_t
@@ -117,60 +70,60 @@ wanted(int peer, int signal_index)
 
 START_TEST(any_ends_with_one_and_gives_the_other_units_back)
 {
-	struct baton_wait_signal_desc three[] = {desc(1, 0, 0), desc(2, 1, 0),
-	                                         desc(1, 2, 1)};
-	struct baton_wait_signal_desc later[] = {desc(1, 2, 1), desc(1, 1, 0)};
+	struct baton_wait_signal_desc three[] = {wait_desc(1, 0, 0, 0), wait_desc(2, 1, 0, 0),
+	                                         wait_desc(1, 2, 1, 0)};
+	struct baton_wait_signal_desc later[] = {wait_desc(1, 2, 1, 0), wait_desc(1, 1, 0, 0)};
 
 	place_any(0, 3, three);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
 	place_all(1, 1, &later[0]);
-	ck_assert_int_eq(issue(1), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 1), BATON_PENDING);
 	signal_from(&world, 1, 0, 0);
-	ck_assert_uint_eq(test(), 0);
+	ck_assert_uint_eq(test_waits(&world), 0);
 	signal_from(&world, 1, 0, 0);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 0, BATON_OK);
 	ck_assert_int_eq(which, 1);
 	ck_assert_int_eq(world.transfers[0].peer, 1);
 	ck_assert_uint_eq(world.transfers[0].done_bytes, 0);
 	/* The unit of (2, 1) is the later wait's; both of (1, 0) are used. */
 	signal_from(&world, 2, 1, 0);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 1, BATON_OK);
 	place_all(2, 1, &later[1]);
-	ck_assert_int_eq(issue(2), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 2), BATON_PENDING);
 	signal_from(&world, 1, 0, 0);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 2, BATON_OK);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
 START_TEST(any_takes_the_first_in_its_order_of_several)
 {
-	struct baton_wait_signal_desc two[] = {desc(1, 2, 0), desc(1, 1, 0)};
+	struct baton_wait_signal_desc two[] = {wait_desc(1, 2, 0, 0), wait_desc(1, 1, 0, 0)};
 
 	signal_from(&world, 1, 0, 0);
 	signal_from(&world, 2, 0, 0);
 	place_any(0, 2, two);
-	ck_assert_int_eq(issue(0), BATON_OK);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_OK);
 	ck_assert_int_eq(which, 0);
 	ck_assert_int_eq(world.transfers[0].peer, 2);
 	/* The other's signal is still there. */
 	place_any(1, 2, two);
-	ck_assert_int_eq(issue(1), BATON_OK);
+	ck_assert_int_eq(issue_wait(&world, 1), BATON_OK);
 	ck_assert_int_eq(which, 1);
 	place_any(2, 2, two);
-	ck_assert_int_eq(issue(2), BATON_PENDING);
-	ck_assert_int_eq(take_back(2), BATON_ERR_CANCELED);
+	ck_assert_int_eq(issue_wait(&world, 2), BATON_PENDING);
+	ck_assert_int_eq(take_wait_back(&world, 2), BATON_ERR_CANCELED);
 	ck_assert_int_eq(which, 1);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
 START_TEST(any_that_ends_early_gives_all_units_back)
 {
-	struct baton_wait_signal_desc two[] = {desc(3, 1, 0), desc(3, 2, 0)};
+	struct baton_wait_signal_desc two[] = {wait_desc(3, 1, 0, 0), wait_desc(3, 2, 0, 0)};
 
 	place_any(0, 2, two);
 	place_any(1, 2, two);
@@ -178,61 +131,61 @@ START_TEST(any_that_ends_early_gives_all_units_back)
 	two[0].op_count = two[1].op_count = 1;
 	place_all(3, 2, two);
 	for (uint32_t slot = 1; slot < 4; slot++)
-		ck_assert_int_eq(issue(slot), BATON_PENDING);
+		ck_assert_int_eq(issue_wait(&world, slot), BATON_PENDING);
 	batoni_wait_unplace(&world.rma, &world.transfers[0]);
-	ck_assert_int_eq(take_back(1), BATON_ERR_CANCELED);
+	ck_assert_int_eq(take_wait_back(&world, 1), BATON_ERR_CANCELED);
 	ck_assert_int_eq(which, -7);
 	signal_from(&world, 1, 0, 0);
 	signal_from(&world, 2, 0, 0);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 3, BATON_OK);
-	ck_assert_int_eq(take_back(2), BATON_ERR_CANCELED);
+	ck_assert_int_eq(take_wait_back(&world, 2), BATON_ERR_CANCELED);
 	/* One that is met by now is not taken back. */
 	place_any(0, 2, two);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
 	signal_from(&world, 2, 0, 0);
-	ck_assert_int_eq(take_back(0), BATON_OK);
+	ck_assert_int_eq(take_wait_back(&world, 0), BATON_OK);
 	ck_assert_int_eq(which, 1);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
 START_TEST(counter_named_twice_is_refused)
 {
-	struct baton_wait_signal_desc three[] = {desc(1, 1, 0), desc(1, 1, 1),
-	                                         desc(2, 1, 0)};
+	struct baton_wait_signal_desc three[] = {wait_desc(1, 1, 0, 0), wait_desc(1, 1, 1, 0),
+	                                         wait_desc(2, 1, 0, 0)};
 	size_t twice = 0;
 
 	ck_assert_int_eq(batoni_wait_describe_any(&world.rma, 0, 3, three, &which,
 	                                          &twice),
 	                 BATON_ERR_MISMATCH);
 	ck_assert_uint_eq(twice, 2);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
 /* The signaller rings from the lowest target on, of each counter. */
 START_TEST(any_is_parked_on_all_of_its_counters)
 {
-	struct baton_wait_signal_desc two[] = {desc(2, 1, 0), desc(3, 2, 1)};
+	struct baton_wait_signal_desc two[] = {wait_desc(2, 1, 0, 0), wait_desc(3, 2, 1, 0)};
 
 	place_any(0, 2, two);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
 	atomic_store(&batoni_bell()->listening, 1);
-	ck_assert_uint_eq(test(), 0);
+	ck_assert_uint_eq(test_waits(&world), 0);
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 1);
 	ck_assert_uint_eq(wanted(1, 0), 2);
 	ck_assert_uint_eq(wanted(2, 1), 3);
 	atomic_store(&batoni_bell()->listening, 0);
 	/* What comes by message is looked for, whichever counter it is. */
 	batoni_channel_of(&world.rma, 2, 0)->heard = true;
-	ck_assert_uint_eq(test(), 0);
+	ck_assert_uint_eq(test_waits(&world), 0);
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 0);
 	ck_assert_uint_eq(world.rma.base.path.load.awaiting, 1);
-	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
+	ck_assert_int_eq(take_wait_back(&world, 0), BATON_ERR_CANCELED);
 	ck_assert_uint_eq(wanted(1, 0), 0);
 	ck_assert_uint_eq(wanted(2, 1), 0);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -240,46 +193,46 @@ END_TEST
 
 START_TEST(wait_for_a_value_takes_no_units)
 {
-	struct baton_wait_signal_desc one = desc(1, 1, 0);
+	struct baton_wait_signal_desc one = wait_desc(1, 1, 0, 0);
 
 	place_count(0, 1, 2);
 	place_count(1, 1, 2);
 	place_all(2, 1, &one);
 	for (uint32_t slot = 0; slot < 3; slot++)
-		ck_assert_int_eq(issue(slot), BATON_PENDING);
+		ck_assert_int_eq(issue_wait(&world, slot), BATON_PENDING);
 	signal_from(&world, 1, 0, 0);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 2, BATON_OK);
 	signal_from(&world, 1, 0, 0);
-	ck_assert_uint_eq(test(), 2);
+	ck_assert_uint_eq(test_waits(&world), 2);
 	rma_world_forget_end(&world);
 	rma_world_forget_end(&world);
 	/* The second unit is not used, and the value is there. */
 	place_all(3, 1, &one);
-	ck_assert_int_eq(issue(3), BATON_OK);
+	ck_assert_int_eq(issue_wait(&world, 3), BATON_OK);
 	place_count(0, 1, 2);
-	ck_assert_int_eq(issue(0), BATON_OK);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_OK);
 	place_count(0, 1, 0);
-	ck_assert_int_eq(issue(0), BATON_OK);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_OK);
 	place_count(0, 1, UINT64_MAX);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
 	place_all(1, 1, &one);
-	ck_assert_int_eq(issue(1), BATON_PENDING);
-	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
-	ck_assert_int_eq(take_back(1), BATON_ERR_CANCELED);
-	assert_over();
+	ck_assert_int_eq(issue_wait(&world, 1), BATON_PENDING);
+	ck_assert_int_eq(take_wait_back(&world, 0), BATON_ERR_CANCELED);
+	ck_assert_int_eq(take_wait_back(&world, 1), BATON_ERR_CANCELED);
+	assert_no_waits(&world);
 }
 END_TEST
 
 /* It may be lower than what a thread that sleeps has asked for, and the rest stays asked for. */
 START_TEST(value_below_what_was_wanted_is_wanted)
 {
-	struct baton_wait_signal_desc many = desc(10, 1, 0);
+	struct baton_wait_signal_desc many = wait_desc(10, 1, 0, 0);
 
 	place_all(0, 1, &many);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
 	atomic_store(&batoni_bell()->listening, 1);
-	ck_assert_uint_eq(test(), 0);
+	ck_assert_uint_eq(test_waits(&world), 0);
 	ck_assert_uint_eq(wanted(1, 0), 10);
 	place_count(1, 1, 7);
 	ck_assert_uint_eq(wanted(1, 0), 7);
@@ -288,18 +241,18 @@ START_TEST(value_below_what_was_wanted_is_wanted)
 	place_count(3, 1, 20);
 	ck_assert_uint_eq(wanted(1, 0), 4);
 	for (uint32_t slot = 1; slot < 4; slot++)
-		ck_assert_int_eq(issue(slot), BATON_PENDING);
-	ck_assert_uint_eq(test(), 0);
+		ck_assert_int_eq(issue_wait(&world, slot), BATON_PENDING);
+	ck_assert_uint_eq(test_waits(&world), 0);
 	ck_assert_uint_eq(wanted(1, 0), 4);
-	ck_assert_int_eq(take_back(2), BATON_ERR_CANCELED);
+	ck_assert_int_eq(take_wait_back(&world, 2), BATON_ERR_CANCELED);
 	ck_assert_uint_eq(wanted(1, 0), 7);
-	ck_assert_int_eq(take_back(1), BATON_ERR_CANCELED);
+	ck_assert_int_eq(take_wait_back(&world, 1), BATON_ERR_CANCELED);
 	ck_assert_uint_eq(wanted(1, 0), 10);
-	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
+	ck_assert_int_eq(take_wait_back(&world, 0), BATON_ERR_CANCELED);
 	ck_assert_uint_eq(wanted(1, 0), 20);
-	ck_assert_int_eq(take_back(3), BATON_ERR_CANCELED);
+	ck_assert_int_eq(take_wait_back(&world, 3), BATON_ERR_CANCELED);
 	atomic_store(&batoni_bell()->listening, 0);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -384,10 +337,10 @@ compare(void)
 		if (!w->live || !is_over(w, &expected))
 			continue;
 		/* Each by itself, so that `which` is this one's. */
-		ck_assert_uint_eq(take_back(w->slot), BATON_OK);
+		ck_assert_uint_eq(take_wait_back(&world, w->slot), BATON_OK);
 		end_live(w, BATON_OK, expected);
 	}
-	ck_assert_uint_eq(test(), 0);
+	ck_assert_uint_eq(test_waits(&world), 0);
 }
 
 static void
@@ -407,8 +360,8 @@ place_random(uint32_t slot)
 			counter = (counter + 1) % COUNTERS;
 		w->any_order[counter] = true;
 		w->order[i] = counter;
-		descs[i] = desc(1 + (int)draw(3), counter / SIGNALS,
-		                counter % SIGNALS);
+		descs[i] = wait_desc(1 + (int)draw(3), counter / SIGNALS,
+		                     counter % SIGNALS, 0);
 		if (w->kind != COUNT)
 			w->units[counter] = (uint64_t)descs[i].op_count;
 	}
@@ -425,7 +378,7 @@ place_random(uint32_t slot)
 		batoni_wait_place(&world.rma, &world.transfers[slot]);
 	}
 	over = is_over(w, &expected);
-	ck_assert_int_eq(issue(slot), over ? BATON_OK : BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, slot), over ? BATON_OK : BATON_PENDING);
 	if (over)
 		end_live(w, BATON_OK, expected);
 }
@@ -455,7 +408,7 @@ START_TEST(units_are_those_of_the_reference)
 		if (slot != none && draw(2)) {
 			place_random(slot);
 		} else if (last >= 0 && draw(4) == 0) {
-			ck_assert_int_eq(take_back(waited[last].slot),
+			ck_assert_int_eq(take_wait_back(&world, waited[last].slot),
 			                 BATON_ERR_CANCELED);
 			end_live(&waited[last], BATON_ERR_CANCELED, -1);
 		} else {
@@ -469,9 +422,9 @@ START_TEST(units_are_those_of_the_reference)
 	/* What one gives back may end another. */
 	for (int i = 0; i < waited_n; i++) {
 		if (waited[i].live)
-			(void)take_back(waited[i].slot);
+			(void)take_wait_back(&world, waited[i].slot);
 	}
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 

@@ -27,85 +27,14 @@ teardown(void)
 	rma_world_close(&world);
 }
 
-static struct baton_wait_signal_desc
-desc(int op_count, int peer, int signal_index, int context)
-{
-	return (struct baton_wait_signal_desc){
-		.op_count = op_count,
-		.peer = peer,
-		.signal_index = signal_index,
-		.context = context,
-	};
-}
-
-static void
-describe(uint32_t slot, size_t count,
-         const struct baton_wait_signal_desc *descs)
-{
-	world.transfers[slot].direction = BATONI_WAIT;
-	world.transfers[slot].done_bytes = 99;
-	ck_assert_int_eq(batoni_wait_describe(&world.rma, slot, count, descs),
-	                 BATON_OK);
-}
-
 /* Describe and place a wait for so many of (peer, 0, 0). */
 static void
 place(uint32_t slot, int op_count, int peer)
 {
-	struct baton_wait_signal_desc one = desc(op_count, peer, 0, 0);
+	struct baton_wait_signal_desc one = wait_desc(op_count, peer, 0, 0);
 
-	describe(slot, 1, &one);
+	describe_wait(&world, slot, 1, &one);
 	batoni_wait_place(&world.rma, &world.transfers[slot]);
-}
-
-static enum baton_status
-issue(uint32_t slot)
-{
-	return batoni_wait_issue(&world.rma, &world.transfers[slot]);
-}
-
-static enum baton_status
-take_back(uint32_t slot)
-{
-	return batoni_wait_take_back(&world.rma, &world.transfers[slot]);
-}
-
-static size_t
-test(void)
-{
-	return batoni_waits_test(&world.rma);
-}
-
-/* All of them can be had: none has been lost. */
-static void
-assert_all_nodes_are_free(void)
-{
-	uint32_t free = 0;
-
-	for (uint32_t i = world.rma.free_node; i; i = batoni_node_at(&world.rma, i)->next) {
-		ck_assert(batoni_list_empty(
-			&batoni_node_at(&world.rma, i)->link));
-		free++;
-	}
-	/* The others are made when they are needed. */
-	ck_assert_uint_eq(free, REQUESTS + (world.rma.nodes_more ? RANKS : 0));
-	ck_assert_uint_ne(world.rma.spare_node, 0);
-	ck_assert(batoni_list_empty(
-		&batoni_node_at(&world.rma, world.rma.spare_node)->link));
-}
-
-static void
-assert_over(void)
-{
-	assert_idle(&world);
-	assert_all_nodes_are_free();
-	for (int i = 0; i < RANKS * SIGNALS * CONTEXTS; i++) {
-		const struct batoni_link *link = batoni_link_of(
-			&world.rma, i / (SIGNALS * CONTEXTS));
-
-		ck_assert(batoni_list_empty(
-			&link->counters[i % (SIGNALS * CONTEXTS)].nodes));
-	}
 }
 
 /* ---- being met ---------------------------------------------------------- */
@@ -115,9 +44,9 @@ START_TEST(signals_that_came_early_end_the_wait_within_issue)
 	signal_from(&world, 1, 0, 0);
 	signal_from(&world, 1, 0, 0);
 	place(0, 2, 1);
-	ck_assert_int_eq(issue(0), BATON_OK);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_OK);
 	ck_assert_uint_eq(world.transfers[0].done_bytes, 0);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -128,39 +57,39 @@ START_TEST(wait_ends_with_the_last_of_its_counters)
 	struct baton_wait_signal_desc descs[4];
 
 	for (int i = 0; i < 4; i++)
-		descs[3 - i] = desc(1, order[i][0], order[i][1], order[i][2]);
-	describe(0, 4, descs);
+		descs[3 - i] = wait_desc(1, order[i][0], order[i][1], order[i][2]);
+	describe_wait(&world, 0, 4, descs);
 	batoni_wait_place(&world.rma, &world.transfers[0]);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
 	ck_assert_uint_eq(world.rma.base.path.load.in_flight, 1);
 	for (int i = 0; i < 4; i++) {
-		ck_assert_uint_eq(test(), 0);
+		ck_assert_uint_eq(test_waits(&world), 0);
 		assert_no_end(&world);
 		signal_from(&world, order[i][0], order[i][1], order[i][2]);
 	}
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 0, BATON_OK);
 	ck_assert_uint_eq(world.transfers[0].done_bytes, 0);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
 START_TEST(counter_named_twice_adds_up)
 {
 	struct baton_wait_signal_desc descs[] = {
-		desc(1, 1, 0, 0), desc(1, 2, 0, 0), desc(2, 1, 0, 0)};
+		wait_desc(1, 1, 0, 0), wait_desc(1, 2, 0, 0), wait_desc(2, 1, 0, 0)};
 
 	signal_from(&world, 2, 0, 0);
 	signal_from(&world, 1, 0, 0);
 	signal_from(&world, 1, 0, 0);
-	describe(0, 3, descs);
+	describe_wait(&world, 0, 3, descs);
 	batoni_wait_place(&world.rma, &world.transfers[0]);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
-	ck_assert_uint_eq(test(), 0);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
+	ck_assert_uint_eq(test_waits(&world), 0);
 	signal_from(&world, 1, 0, 0);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 0, BATON_OK);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -171,16 +100,16 @@ START_TEST(sums_do_not_overflow_32_bits)
 	_Atomic uint64_t *counter = batoni_link_of(&world.rma, 1)->counters->value;
 
 	for (size_t i = 0; i < BATON_WAIT_DESCS_MAX; i++)
-		descs[i] = desc(INT_MAX, 1, 0, 0);
-	describe(0, BATON_WAIT_DESCS_MAX, descs);
+		descs[i] = wait_desc(INT_MAX, 1, 0, 0);
+	describe_wait(&world, 0, BATON_WAIT_DESCS_MAX, descs);
 	batoni_wait_place(&world.rma, &world.transfers[0]);
 	atomic_store(counter, sum - 1);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
-	ck_assert_uint_eq(test(), 0);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
+	ck_assert_uint_eq(test_waits(&world), 0);
 	atomic_store(counter, sum);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 0, BATON_OK);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -188,17 +117,17 @@ START_TEST(units_are_given_in_the_order_of_placing_not_of_issue)
 {
 	place(0, 2, 1);
 	place(1, 1, 1);
-	ck_assert_int_eq(issue(1), BATON_PENDING);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 1), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
 	signal_from(&world, 1, 0, 0);
-	ck_assert_uint_eq(test(), 0);
+	ck_assert_uint_eq(test_waits(&world), 0);
 	signal_from(&world, 1, 0, 0);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 0, BATON_OK);
 	signal_from(&world, 1, 0, 0);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 1, BATON_OK);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -208,9 +137,9 @@ START_TEST(later_wait_waits_for_no_earlier_one)
 	place(1, 1, 1);
 	signal_from(&world, 1, 0, 0);
 	signal_from(&world, 1, 0, 0);
-	ck_assert_int_eq(issue(1), BATON_OK);
-	ck_assert_int_eq(issue(0), BATON_OK);
-	assert_over();
+	ck_assert_int_eq(issue_wait(&world, 1), BATON_OK);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_OK);
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -221,18 +150,18 @@ START_TEST(wait_that_units_given_back_meet_is_to_be_looked_at)
 	place(0, 2, 1);
 	place(1, 1, 1);
 	signal_from(&world, 1, 0, 0);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
-	ck_assert_int_eq(issue(1), BATON_PENDING);
-	test();
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 1), BATON_PENDING);
+	test_waits(&world);
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 2);
 	ck_assert(!world.comm.work.busy);
-	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
+	ck_assert_int_eq(take_wait_back(&world, 0), BATON_ERR_CANCELED);
 	ck_assert(world.comm.work.busy);
 	ck_assert_uint_eq(world.rma.base.path.load.in_flight, 1);
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 0);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 1, BATON_OK);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -240,15 +169,15 @@ START_TEST(giving_back_what_meets_nobody_wakes_nobody)
 {
 	place(0, 1, 1);
 	place(1, 2, 1);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
-	ck_assert_int_eq(issue(1), BATON_PENDING);
-	test();
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 1), BATON_PENDING);
+	test_waits(&world);
 	signal_from(&world, 1, 0, 1);
-	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
+	ck_assert_int_eq(take_wait_back(&world, 0), BATON_ERR_CANCELED);
 	ck_assert(!world.comm.work.busy);
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 1);
-	ck_assert_int_eq(take_back(1), BATON_ERR_CANCELED);
-	assert_over();
+	ck_assert_int_eq(take_wait_back(&world, 1), BATON_ERR_CANCELED);
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -260,13 +189,13 @@ START_TEST(units_that_an_abort_gives_back_meet_nobody)
 	signal_from(&world, 1, 0, 0);
 	signal_from(&world, 2, 0, 0);
 	for (uint32_t slot = 0; slot < 2; slot++)
-		ck_assert_int_eq(issue(slot), BATON_PENDING);
+		ck_assert_int_eq(issue_wait(&world, slot), BATON_PENDING);
 	world.comm.fault.status = BATON_ERR_ABORTED;
 	for (uint32_t slot = 0; slot < 2; slot++)
-		ck_assert_int_eq(take_back(slot), BATON_ERR_CANCELED);
+		ck_assert_int_eq(take_wait_back(&world, slot), BATON_ERR_CANCELED);
 	/* This one has had its signal before. */
-	ck_assert_int_eq(issue(2), BATON_OK);
-	assert_over();
+	ck_assert_int_eq(issue_wait(&world, 2), BATON_OK);
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -276,23 +205,23 @@ START_TEST(wait_that_is_never_issued_gives_its_units_back)
 	place(1, 1, 1);
 	batoni_wait_unplace(&world.rma, &world.transfers[0]);
 	signal_from(&world, 1, 0, 0);
-	ck_assert_int_eq(issue(1), BATON_OK);
-	assert_over();
+	ck_assert_int_eq(issue_wait(&world, 1), BATON_OK);
+	assert_no_waits(&world);
 }
 END_TEST
 
 START_TEST(wait_that_is_met_by_now_is_not_taken_back)
 {
 	place(0, 1, 1);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
-	test();
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
+	test_waits(&world);
 	signal_from(&world, 1, 0, 0);
-	ck_assert_int_eq(take_back(0), BATON_OK);
+	ck_assert_int_eq(take_wait_back(&world, 0), BATON_OK);
 	/* Its unit is used up. */
 	place(1, 1, 1);
-	ck_assert_int_eq(issue(1), BATON_PENDING);
-	ck_assert_int_eq(take_back(1), BATON_ERR_CANCELED);
-	assert_over();
+	ck_assert_int_eq(issue_wait(&world, 1), BATON_PENDING);
+	ck_assert_int_eq(take_wait_back(&world, 1), BATON_ERR_CANCELED);
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -300,28 +229,28 @@ END_TEST
 
 START_TEST(description_without_nodes_is_again_and_keeps_none)
 {
-	struct baton_wait_signal_desc two[] = {desc(1, 0, 0, 0),
-	                                       desc(1, 1, 0, 0)};
+	struct baton_wait_signal_desc two[] = {wait_desc(1, 0, 0, 0),
+	                                       wait_desc(1, 1, 0, 0)};
 	uint32_t slot = 0;
 
 	/* 67 nodes: 33 waits of two. */
 	for (; slot < (REQUESTS + RANKS) / 2; slot++)
-		describe(slot, 2, two);
+		describe_wait(&world, slot, 2, two);
 	ck_assert_int_eq(batoni_wait_describe(&world.rma, slot, 2, two),
 	                 BATON_ERR_AGAIN);
-	describe(slot, 1, two);
+	describe_wait(&world, slot, 1, two);
 	batoni_wait_forget(&world.rma, slot);
 	while (slot-- > 0)
 		batoni_wait_forget(&world.rma, slot);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
 START_TEST(waits_for_one_counter_take_what_nodes_there_are)
 {
-	struct baton_wait_signal_desc one = desc(2, 1, 0, 0);
-	struct baton_wait_signal_desc two[] = {desc(1, 0, 0, 0),
-	                                       desc(1, 2, 0, 0)};
+	struct baton_wait_signal_desc one = wait_desc(2, 1, 0, 0);
+	struct baton_wait_signal_desc two[] = {wait_desc(1, 0, 0, 0),
+	                                       wait_desc(1, 2, 0, 0)};
 	struct batoni_transfer *transfers = world.transfers;
 	uint32_t slot = 0;
 
@@ -330,10 +259,10 @@ START_TEST(waits_for_one_counter_take_what_nodes_there_are)
 	signal_from(&world, 1, 0, 0);
 	ck_assert_int_eq(batoni_wait_issue_one(&world.rma, &transfers[0], &one),
 	                 BATON_OK);
-	assert_over();
+	assert_no_waits(&world);
 	/* 67 nodes: 33 waits of two, one of one, and the driver's own. */
 	for (; slot < (REQUESTS + RANKS) / 2; slot++)
-		describe(slot, 2, two);
+		describe_wait(&world, slot, 2, two);
 	for (uint32_t i = slot; i < slot + 3; i++) {
 		transfers[i].direction = BATONI_WAIT;
 		ck_assert_int_eq(
@@ -343,12 +272,12 @@ START_TEST(waits_for_one_counter_take_what_nodes_there_are)
 	ck_assert_uint_eq(world.rma.base.path.load.in_flight, 2);
 	signal_from(&world, 1, 0, 0);
 	signal_from(&world, 1, 0, 0);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, slot, BATON_OK);
-	ck_assert_int_eq(take_back(slot + 1), BATON_ERR_CANCELED);
+	ck_assert_int_eq(take_wait_back(&world, slot + 1), BATON_ERR_CANCELED);
 	while (slot-- > 0)
 		batoni_wait_forget(&world.rma, slot);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -380,60 +309,60 @@ END_TEST
 START_TEST(wait_is_parked_once_a_test_has_found_it_unmet)
 {
 	place(0, 1, 1);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 0);
 	for (int i = 0; i < 3; i++) {
-		ck_assert_uint_eq(test(), 0);
+		ck_assert_uint_eq(test_waits(&world), 0);
 		ck_assert_uint_eq(world.rma.base.path.load.parked, 1);
 		ck_assert_uint_eq(world.rma.base.path.load.in_flight, 1);
 	}
 	signal_from(&world, 1, 0, 0);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 0, BATON_OK);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
 START_TEST(wait_that_messages_may_end_is_not_parked)
 {
-	struct baton_wait_signal_desc descs[] = {desc(1, 1, 0, 0),
-	                                         desc(1, 2, 0, 0)};
+	struct baton_wait_signal_desc descs[] = {wait_desc(1, 1, 0, 0),
+	                                         wait_desc(1, 2, 0, 0)};
 
 	world.peers[2].reaches_us = false;
-	describe(0, 2, descs);
+	describe_wait(&world, 0, 2, descs);
 	batoni_wait_place(&world.rma, &world.transfers[0]);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
-	test();
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
+	test_waits(&world);
 	/* Whatever rank 2 does, it takes a store of rank 1 first. */
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 1);
 	signal_from(&world, 1, 0, 0);
-	test();
+	test_waits(&world);
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 0);
 	batoni_counter_add(&world.rma, 2, 0, 0, 1);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 0, BATON_OK);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
 START_TEST(source_that_has_signaled_by_message_parks_no_wait_of_its_context)
 {
-	struct baton_wait_signal_desc other = desc(1, 1, 0, 1);
+	struct baton_wait_signal_desc other = wait_desc(1, 1, 0, 1);
 
 	place(0, 2, 1);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
-	describe(1, 1, &other);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
+	describe_wait(&world, 1, 1, &other);
 	batoni_wait_place(&world.rma, &world.transfers[1]);
-	ck_assert_int_eq(issue(1), BATON_PENDING);
-	test();
+	ck_assert_int_eq(issue_wait(&world, 1), BATON_PENDING);
+	test_waits(&world);
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 2);
 	batoni_counter_add(&world.rma, 1, 1, 0, 1);
-	test();
+	test_waits(&world);
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 1);
-	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
+	ck_assert_int_eq(take_wait_back(&world, 0), BATON_ERR_CANCELED);
 	ck_assert_uint_eq(world.rma.base.path.load.parked, 1);
-	ck_assert_int_eq(take_back(1), BATON_ERR_CANCELED);
-	assert_over();
+	ck_assert_int_eq(take_wait_back(&world, 1), BATON_ERR_CANCELED);
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -470,24 +399,24 @@ START_TEST(who_sleeps_says_from_which_count_on_it_wants_to_be_woken)
 	ck_assert_uint_eq(wanted_of(1), 0);
 	place(0, 3, 1);
 	place(1, 2, 1);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
-	ck_assert_int_eq(issue(1), BATON_PENDING);
-	test();
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 1), BATON_PENDING);
+	test_waits(&world);
 	ck_assert_uint_eq(wanted_of(1), 0);
 	atomic_fetch_or(&batoni_bell()->listening, BATONI_ASLEEP_DRIVER);
-	test();
+	test_waits(&world);
 	ck_assert_uint_eq(wanted_of(1), 3);
 	ck_assert_uint_eq(wanted_of(2), 0);
 	/* Two are enough for the other one then. */
-	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
+	ck_assert_int_eq(take_wait_back(&world, 0), BATON_ERR_CANCELED);
 	ck_assert_uint_eq(wanted_of(1), 2);
 	signal_from(&world, 1, 0, 0);
-	test();
+	test_waits(&world);
 	ck_assert_uint_eq(wanted_of(1), 2);
-	ck_assert_int_eq(take_back(1), BATON_ERR_CANCELED);
+	ck_assert_int_eq(take_wait_back(&world, 1), BATON_ERR_CANCELED);
 	ck_assert_uint_eq(wanted_of(1), 0);
 	atomic_fetch_and(&batoni_bell()->listening, ~BATONI_ASLEEP_DRIVER);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -513,8 +442,8 @@ END_TEST
 
 START_TEST(wait_for_a_process_that_is_gone_ends_in_peer)
 {
-	struct baton_wait_signal_desc descs[] = {desc(1, 1, 0, 0),
-	                                         desc(1, 2, 0, 0)};
+	struct baton_wait_signal_desc descs[] = {wait_desc(1, 1, 0, 0),
+	                                         wait_desc(1, 2, 0, 0)};
 	int fd = ended_process();
 
 	if (fd < 0) {
@@ -523,28 +452,28 @@ START_TEST(wait_for_a_process_that_is_gone_ends_in_peer)
 	}
 	world.peers[2].pidfd = fd;
 	signal_from(&world, 2, 0, 1);
-	describe(0, 2, descs);
+	describe_wait(&world, 0, 2, descs);
 	batoni_wait_place(&world.rma, &world.transfers[0]);
 	place(1, 1, 1);
 	/* What it has signaled before counts, wherever the wait has got to. */
-	descs[0] = desc(1, 1, 1, 0);
-	descs[1] = desc(1, 2, 0, 1);
-	describe(2, 2, descs);
+	descs[0] = wait_desc(1, 1, 1, 0);
+	descs[1] = wait_desc(1, 2, 0, 1);
+	describe_wait(&world, 2, 2, descs);
 	batoni_wait_place(&world.rma, &world.transfers[2]);
 	for (uint32_t slot = 0; slot < 3; slot++)
-		ck_assert_int_eq(issue(slot), BATON_PENDING);
+		ck_assert_int_eq(issue_wait(&world, slot), BATON_PENDING);
 	world.rma.peers_checked_ns = 0;
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 0, BATON_ERR_PEER);
 	signal_from(&world, 1, 1, 0);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 2, BATON_OK);
 	/* The units of the one that ended early are back. */
 	signal_from(&world, 1, 0, 0);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 1, BATON_OK);
 	batoni_pidfd_close(fd);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -557,15 +486,15 @@ START_TEST(wait_for_a_process_that_is_known_to_be_gone_ends_at_the_first_look)
 	place(0, 1, 2);
 	place(1, 1, 2);
 	place(2, 1, 1);
-	ck_assert_int_eq(issue(0), BATON_OK);
-	ck_assert_int_eq(issue(1), BATON_PENDING);
-	ck_assert_int_eq(issue(2), BATON_PENDING);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_OK);
+	ck_assert_int_eq(issue_wait(&world, 1), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 2), BATON_PENDING);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 1, BATON_ERR_PEER);
 	signal_from(&world, 1, 0, 0);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 2, BATON_OK);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -587,53 +516,53 @@ START_TEST(wait_for_streams_of_a_process_that_is_gone_has_a_second_look)
 	world.peers[2].gone = true;
 	for (uint32_t slot = 0; slot < 2; slot++) {
 		place(slot, 1, 2);
-		ck_assert_int_eq(issue(slot), BATON_PENDING);
+		ck_assert_int_eq(issue_wait(&world, slot), BATON_PENDING);
 	}
 	for (int i = 0; i < 2; i++) {
 		/* The second look is the first check. */
 		world.rma.peers_checked_ns = i == 0 ? UINT64_MAX / 2 : 0;
-		ck_assert_uint_eq(test(), 0);
+		ck_assert_uint_eq(test_waits(&world), 0);
 	}
 	/* A stream goes on. */
 	signal_from(&world, 2, 0, 0);
 	world.rma.peers_checked_ns = UINT64_MAX / 2;
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 0, BATON_OK);
 	world.rma.peers_checked_ns = 0;
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 1, BATON_ERR_PEER);
 	/* It has been gone for long. */
 	world.peers[2].silent = true;
 	world.rma.peers_checked_ns = UINT64_MAX / 2;
 	place(2, 1, 2);
-	ck_assert_int_eq(issue(2), BATON_PENDING);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_int_eq(issue_wait(&world, 2), BATON_PENDING);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 2, BATON_ERR_PEER);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
 /* Each source: what another one's had is not its own. */
 START_TEST(each_source_that_is_gone_has_a_second_look)
 {
-	struct baton_wait_signal_desc descs[2] = {desc(1, 1, 0, 0),
-	                                          desc(1, 2, 0, 0)};
+	struct baton_wait_signal_desc descs[2] = {wait_desc(1, 1, 0, 0),
+	                                          wait_desc(1, 2, 0, 0)};
 
 	leave_streams(1);
-	describe(0, 2, descs);
+	describe_wait(&world, 0, 2, descs);
 	batoni_wait_place(&world.rma, &world.transfers[0]);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
 	world.rma.peers_checked_ns = 0;
-	ck_assert_uint_eq(test(), 0);
+	ck_assert_uint_eq(test_waits(&world), 0);
 	/* Its streams have gone on; now the other one goes. */
 	signal_from(&world, 1, 0, 0);
 	leave_streams(2);
 	world.rma.peers_checked_ns = 0;
-	ck_assert_uint_eq(test(), 0);
+	ck_assert_uint_eq(test_waits(&world), 0);
 	world.rma.peers_checked_ns = 0;
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 0, BATON_ERR_PEER);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -658,24 +587,24 @@ __wrap_batoni_peer_is_gone(const struct batoni_peer *peer)
 /* A thread that is about to sleep looks again where a counter has grown.  That is no second check. */
 START_TEST(a_second_look_is_the_next_check)
 {
-	struct baton_wait_signal_desc descs[2] = {desc(1, 1, 0, 0),
-	                                          desc(1, 2, 0, 0)};
+	struct baton_wait_signal_desc descs[2] = {wait_desc(1, 1, 0, 0),
+	                                          wait_desc(1, 2, 0, 0)};
 
 	atomic_store(&batoni_bell()->listening, BATONI_ASLEEP_THREAD);
 	leave_streams(2);
-	describe(0, 2, descs);
+	describe_wait(&world, 0, 2, descs);
 	batoni_wait_place(&world.rma, &world.transfers[0]);
-	ck_assert_int_eq(issue(0), BATON_PENDING);
+	ck_assert_int_eq(issue_wait(&world, 0), BATON_PENDING);
 	world.rma.peers_checked_ns = 0;
 	signals_meanwhile = 1;
-	ck_assert_uint_eq(test(), 0);
+	ck_assert_uint_eq(test_waits(&world), 0);
 	ck_assert_int_eq(signals_meanwhile, -1);
 	/* What was under way has come. */
 	signal_from(&world, 2, 0, 0);
-	ck_assert_uint_eq(test(), 1);
+	ck_assert_uint_eq(test_waits(&world), 1);
 	assert_ended(&world, 0, BATON_OK);
 	atomic_store(&batoni_bell()->listening, 0);
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
@@ -728,7 +657,7 @@ model_places(uint32_t slot, uint64_t order)
 	for (int rank = 0; rank < RANKS; rank++)
 		model[slot].units[rank] = 0;
 	for (size_t i = 0; i < count; i++) {
-		descs[i] = desc(1 + rand() % 3, rand() % RANKS, 0, 0);
+		descs[i] = wait_desc(1 + rand() % 3, rand() % RANKS, 0, 0);
 		model[slot].units[descs[i].peer] += (uint64_t)descs[i].op_count;
 	}
 	if (batoni_wait_describe(&world.rma, slot, count, descs) != BATON_OK)
@@ -746,8 +675,8 @@ model_places(uint32_t slot, uint64_t order)
 static void
 model_issues_one(uint32_t slot, uint64_t order)
 {
-	struct baton_wait_signal_desc one = desc(1 + rand() % 3,
-	                                         rand() % RANKS, 0, 0);
+	struct baton_wait_signal_desc one = wait_desc(1 + rand() % 3,
+	                                              rand() % RANKS, 0, 0);
 	enum baton_status status;
 	bool met;
 
@@ -774,7 +703,7 @@ model_tests(void)
 
 	for (uint32_t i = 0; i < REQUESTS; i++)
 		met += model[i].state == ISSUED && model_met(i);
-	ck_assert_uint_eq(test(), met);
+	ck_assert_uint_eq(test_waits(&world), met);
 	while (world.ends) {
 		uint32_t slot = world.ended[0]->slot;
 
@@ -802,12 +731,12 @@ model_moves(uint32_t slot, uint64_t order)
 	} else if (model[slot].state == PLACED) {
 		bool met = model_met(slot);
 
-		ck_assert_int_eq(issue(slot), met ? BATON_OK : BATON_PENDING);
+		ck_assert_int_eq(issue_wait(&world, slot), met ? BATON_OK : BATON_PENDING);
 		model[slot].state = met ? FREE : ISSUED;
 	} else if (early) {
 		bool met = model_met(slot);
 
-		ck_assert_int_eq(take_back(slot),
+		ck_assert_int_eq(take_wait_back(&world, slot),
 		                 met ? BATON_OK : BATON_ERR_CANCELED);
 		if (met)
 			model[slot].state = FREE;
@@ -839,11 +768,11 @@ START_TEST(any_sequence_does_as_the_model_says)
 	}
 	for (uint32_t i = 0; i < REQUESTS; i++) {
 		if (model[i].state == ISSUED)
-			take_back(i);
+			take_wait_back(&world, i);
 		else if (model[i].state == PLACED)
 			batoni_wait_unplace(&world.rma, &world.transfers[i]);
 	}
-	assert_over();
+	assert_no_waits(&world);
 }
 END_TEST
 
