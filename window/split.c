@@ -84,7 +84,7 @@ inherit(const struct baton_comm *parent, struct batoni_comm_setup *setup)
 
 static void
 make_setup(struct split *s, const struct baton_comm_options *options,
-          struct baton_comm **comm_p)
+           struct baton_comm **comm_p)
 {
 	enum baton_status status;
 

@@ -10,10 +10,10 @@
  * sentence by batoni_refuse). */
 enum baton_status
 batoni_comm_setup(const struct baton_comm_options *options,
-                 struct batoni_comm_setup *setup_p);
+                  struct batoni_comm_setup *setup_p);
 /* Put the setup on this device, instead of the one that the options chose. */
 void batoni_comm_setup_on(struct batoni_comm_setup *setup,
-                         const struct batoni_device_ops *device);
+                          const struct batoni_device_ops *device);
 /* Everything that can fail on this rank alone: table entry, pool, device, engine thread, staging,
  * one-sided layer for setup->size ranks.  OK, NOMEM, AGAIN, SYSTEM, INVALID, UNSUPPORTED, CUDA. */
 enum baton_status batoni_comm_prepare(const struct batoni_comm_setup *setup,

@@ -410,7 +410,7 @@ meeting_wait_locked(struct meeting *meeting, int64_t timeout_ns)
 /* All are of this process. */
 static enum baton_status
 create_in_room(struct batoni_room *room, int rank, const struct batoni_comm_setup *setup,
-     struct baton_comm **comm_p)
+               struct baton_comm **comm_p)
 {
 	struct batoni_creation creation;
 

@@ -115,7 +115,7 @@ batoni_local_transport(const char *call, int size, struct batoni_comm_setup *set
 
 static enum baton_status
 setup_local(const char *call, int size, const struct baton_comm_options *options,
-           struct batoni_comm_setup *setup)
+            struct batoni_comm_setup *setup)
 {
 	enum baton_status status = batoni_local_size(call, size);
 
@@ -183,7 +183,7 @@ batoni_comm_create_local_with(const struct batoni_device_ops *device, int size,
 	enum baton_status status;
 
 	status = setup_local("batoni_comm_create_local_with", size, options,
-	                    &setup);
+	                     &setup);
 	if (status != BATON_OK)
 		return status;
 	batoni_comm_setup_on(&setup, device);
@@ -202,7 +202,7 @@ batoni_comm_create_local_mixed(const struct batoni_device_ops *const devices[],
 
 	for (int i = 0; i < size && status == BATON_OK; i++) {
 		status = setup_local("batoni_comm_create_local_mixed", size,
-		                    options, &setups[i]);
+		                     options, &setups[i]);
 		if (status == BATON_OK)
 			batoni_comm_setup_on(&setups[i], devices[i]);
 	}

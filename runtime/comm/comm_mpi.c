@@ -9,7 +9,7 @@
 /* A NULL comm_p is told to the others, as refused options are. */
 static enum baton_status
 setup_for(const struct baton_comm_options *options, struct baton_comm **comm_p,
-         struct batoni_comm_setup *setup)
+          struct batoni_comm_setup *setup)
 {
 	if (!comm_p)
 		return batoni_refuse(BATON_ERR_INVALID,

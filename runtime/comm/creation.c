@@ -34,9 +34,8 @@
 #include "tables.h"
 #include "wake.h"
 
-static_assert(sizeof(struct batoni_proposal) <= BATONI_RECORD_MAX &&
-              sizeof(struct batoni_report) <= BATONI_RECORD_MAX,
-              "both are records");
+static_assert(sizeof(struct batoni_proposal) <= BATONI_RECORD_MAX, "it is a record");
+static_assert(sizeof(struct batoni_report) <= BATONI_RECORD_MAX, "it is a record");
 
 /* ---- what ranks compare ---- */
 
@@ -95,7 +94,7 @@ fill_values(const struct batoni_comm_setup *setup, int64_t values[COMPARED])
 
 const char *
 batoni_setups_differ(const struct batoni_comm_setup *one,
-                    const struct batoni_comm_setup *other)
+                     const struct batoni_comm_setup *other)
 {
 	int64_t first[COMPARED], second[COMPARED];
 

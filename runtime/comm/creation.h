@@ -84,6 +84,6 @@ enum baton_status batoni_creation_run(struct batoni_creation *creation,
 /* The first value that two setups differ in and ranks with all options alike may not, by name;
  * NULL: there is none. */
 const char *batoni_setups_differ(const struct batoni_comm_setup *one,
-                                const struct batoni_comm_setup *other);
+                                 const struct batoni_comm_setup *other);
 
 #endif

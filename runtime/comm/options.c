@@ -18,7 +18,7 @@
 
 void
 batoni_comm_setup_on(struct batoni_comm_setup *setup,
-                    const struct batoni_device_ops *device)
+                     const struct batoni_device_ops *device)
 {
 	setup->device = device->id;
 	setup->device_ops = device;
@@ -142,9 +142,8 @@ static const struct number {
 } numbers[] = {
 #define TEXT(number) TEXT_OF(number)
 #define TEXT_OF(number) #number
-#define NUMBER(field, setup_field)                                              \
-	#field, offsetof(struct baton_comm_options, field),                    \
-		offsetof(struct batoni_comm_setup, setup_field)
+#define NUMBER(field, setup_field) #field, offsetof(struct baton_comm_options, field), \
+				   offsetof(struct batoni_comm_setup, setup_field)
 	{NUMBER(requests_max, requests_max), true, 0, BATON_REQUESTS_MAX_LIMIT,
          BATON_REQUESTS_MAX_DEFAULT, NULL},
 	{NUMBER(signals_max, signals_max), false, 0, BATON_SIGNALS_LIMIT,
@@ -220,7 +219,7 @@ take_numbers(const struct baton_comm_options *options,
 
 enum baton_status
 batoni_comm_setup(const struct baton_comm_options *options,
-                 struct batoni_comm_setup *setup_p)
+                  struct batoni_comm_setup *setup_p)
 {
 	struct baton_comm_options room;
 	struct batoni_comm_setup setup;

@@ -63,8 +63,8 @@ choose_near(struct batoni_comm_setup *setup)
 	}
 	setup->near_only = path == BATONI_MESSAGE_PATH_NEAR;
 	setup->near = setup->near_only ||
-	             (path == BATONI_MESSAGE_PATH_AUTO &&
-	              setup->size <= NEAR_RANKS_MAX && batoni_shm_is_sparse());
+	              (path == BATONI_MESSAGE_PATH_AUTO &&
+	               setup->size <= NEAR_RANKS_MAX && batoni_shm_is_sparse());
 }
 
 static enum baton_status

@@ -34,11 +34,11 @@ check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_setup *setup)
 	(void)bootstrap;
 	if (setup->transport == BATON_TRANSPORT_AUTO)
 		setup->transport = native != BATON_TRANSPORT_AUTO
-		                          ? native
-		                          : BATON_TRANSPORT_NEAR;
+		                           ? native
+		                           : BATON_TRANSPORT_NEAR;
 	if (batoni_setup_is_native(setup)) {
 		setup->near = batoni_config()->message_path ==
-		             BATONI_MESSAGE_PATH_NEAR;
+		              BATONI_MESSAGE_PATH_NEAR;
 		return BATON_OK;
 	}
 	if (setup->transport != BATON_TRANSPORT_NEAR)
