@@ -184,7 +184,7 @@ state_of(const struct hang *h, const struct trace_op *op)
 	if (!trace_by(op->armed, h->moment))
 		return "waits for its stream";
 	return !trace_by(op->issued, h->moment) && trace_is_transfer(op) ? "waits for its turn"
-	                                                          : "issued";
+	                                                                 : "issued";
 }
 
 static json_t *

@@ -50,10 +50,10 @@ trace_place_of(const struct trace_op *op)
 	enum trace_side side = trace_side(op);
 
 	return (struct trace_place){.rank = op->of,
-	                      .side = side,
-	                      .peer = side == TRACE_BARRIER ? -1 : op->peer,
-	                      .tag = side == TRACE_BARRIER ? -1 : op->tag,
-	                      .context = side == TRACE_SIGNAL ? op->context : -1};
+	                            .side = side,
+	                            .peer = side == TRACE_BARRIER ? -1 : op->peer,
+	                            .tag = side == TRACE_BARRIER ? -1 : op->tag,
+	                            .context = side == TRACE_SIGNAL ? op->context : -1};
 }
 
 bool
@@ -76,9 +76,9 @@ units_in(const struct trace_place *queue, const struct trace_op *op)
 	                   i < op->terms_count;
 	     i++) {
 		own = (struct trace_place){.side = TRACE_WAIT,
-		                     .peer = op->terms[i].peer,
-		                     .tag = op->terms[i].tag,
-		                     .context = op->terms[i].context};
+		                           .peer = op->terms[i].peer,
+		                           .tag = op->terms[i].tag,
+		                           .context = op->terms[i].context};
 		units += trace_same_place(&own, queue) ? op->terms[i].units : 0;
 	}
 	return units;

@@ -104,6 +104,8 @@ static void
 put_heading(const struct drawing *d)
 {
 	const struct trace *trace = d->trace;
+	const char *program = trace->ranks[0].header.program;
+	const char *name = strrchr(program, '/');
 	int64_t error = 0;
 	char text[512], span[48], from[48], clock[48];
 
@@ -114,7 +116,7 @@ put_heading(const struct drawing *d)
 	trace_time((double)(d->view.end - d->view.begin), span, sizeof(span));
 	trace_time((double)d->view.begin, from, sizeof(from));
 	trace_time((double)error, clock, sizeof(clock));
-	snprintf(text, sizeof(text), "%s: %s", trace->ranks[0].header.program, span);
+	snprintf(text, sizeof(text), "%s: %s", name ? name + 1 : program, span);
 	if (d->view.begin > 0)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text),
 		         " from %s on", from);

@@ -308,11 +308,11 @@ find_for_message(const struct trace *trace, const struct trace_op *op,
 	const struct trace_rank *peer = member(trace, op, op->peer);
 	bool sends = op->kind == BATON_OPERATION_SEND;
 	struct trace_place own = trace_place_of(op), far = {.rank = peer,
-	                                        .side = sends ? TRACE_RECV
-	                                                      : TRACE_SEND,
-	                                        .peer = op->of->rank,
-	                                        .tag = op->tag,
-	                                        .context = -1};
+	                                                    .side = sends ? TRACE_RECV
+	                                                                  : TRACE_SEND,
+	                                                    .peer = op->of->rank,
+	                                                    .tag = op->tag,
+	                                                    .context = -1};
 
 	if (!peer) {
 		find_unknown(op->peer, wait);
@@ -333,15 +333,15 @@ find_any_from(const struct trace *trace, const struct trace_rank *from, const st
               int64_t moment, struct trace_wait *wait)
 {
 	struct trace_place own = {.rank = op->of,
-	                    .side = TRACE_RECV,
-	                    .peer = from->rank,
-	                    .tag = op->tag,
-	                    .context = -1};
+	                          .side = TRACE_RECV,
+	                          .peer = from->rank,
+	                          .tag = op->tag,
+	                          .context = -1};
 	struct trace_place far = {.rank = from,
-	                    .side = TRACE_SEND,
-	                    .peer = op->of->rank,
-	                    .tag = op->tag,
-	                    .context = -1};
+	                          .side = TRACE_SEND,
+	                          .peer = op->of->rank,
+	                          .tag = op->tag,
+	                          .context = -1};
 	uint64_t taken = trace_count(&own, op, moment);
 
 	if (trace_count(&far, NULL, moment) <= taken)
@@ -372,15 +372,15 @@ find_for_term(const struct trace *trace, const struct trace_op *op,
 {
 	const struct trace_rank *peer = member(trace, op, term->peer);
 	struct trace_place own = {.rank = op->of,
-	                    .side = TRACE_WAIT,
-	                    .peer = term->peer,
-	                    .tag = term->tag,
-	                    .context = term->context};
+	                          .side = TRACE_WAIT,
+	                          .peer = term->peer,
+	                          .tag = term->tag,
+	                          .context = term->context};
 	struct trace_place far = {.rank = peer,
-	                    .side = TRACE_SIGNAL,
-	                    .peer = op->of->rank,
-	                    .tag = term->tag,
-	                    .context = term->context};
+	                          .side = TRACE_SIGNAL,
+	                          .peer = op->of->rank,
+	                          .tag = term->tag,
+	                          .context = term->context};
 	uint64_t wanted = term->number;
 
 	if (wanted == 0)
