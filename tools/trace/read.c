@@ -185,8 +185,12 @@ name_site(const struct decoder *d, const struct baton_trace_operation *from,
 {
 	const char *path, *name;
 
-	if (from->module == 0 || from->module > d->rank->modules_count)
+	if (from->module == 0 || from->module > d->rank->modules_count) {
+		if (from->offset != 0)
+			snprintf(site, size, "0x%llx",
+			         (unsigned long long)from->offset);
 		return;
+	}
 	path = d->rank->modules[from->module - 1].path;
 	name = strrchr(path, '/');
 	snprintf(site, size, "%.56s+0x%llx", name ? name + 1 : path,
