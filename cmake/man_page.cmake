@@ -80,9 +80,20 @@ file(REMOVE ${OUT}.md)
 # Names are not divided, and lines not stretched.
 string(REGEX REPLACE "\n(.TH [^\n]*)\n" "\n\\1\n.nr HY 0\n.nh\n.ad l\n" text "${text}")
 string(REGEX REPLACE "\n.S([HS])\n" "\n.S\\1 " text "${text}")
-# The last column takes what the others leave; a head of empty cells goes.
-string(REGEX REPLACE "tab[(]\\|[)] expand allbox;\n((lb )+)lb\n((l )+)l[.]\n"
-                     "tab(|) allbox;\n\\1lbx\n\\3lx.\n" text "${text}")
+# The columns behind the first share what it leaves; a head of empty cells goes.
+foreach(columns RANGE 2 6)
+	math(EXPR others "${columns} - 1")
+	foreach(width "" x)
+		string(REPEAT " lb${width}" ${others} heads)
+		string(REPEAT " l${width}" ${others} cells)
+		set(format${width} "lb${heads}\nl${cells}.\n")
+	endforeach()
+	string(REPLACE "tab(|) expand allbox;\n${format}" "tab(|) allbox;\n${formatx}"
+	       text "${text}")
+endforeach()
+if(text MATCHES "expand allbox")
+	message(FATAL_ERROR "${PAGE}: lowdown writes a table of a form that is not known here")
+endif()
 string(REGEX REPLACE "lb lbx\n(l lx[.]\n)T{\nT}\\|T{\nT}\n" "\\1" text "${text}")
 string(REPLACE "\n.TE\n.LP\n" "\n.TE\n.sp\n.LP\n" text "${text}")
 # Few words are no block of text, to which tbl would give a third of the line.
