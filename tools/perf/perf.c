@@ -115,10 +115,10 @@ static void
 set_pair(struct perf_rank *rank)
 {
 	int pairs = rank->end.size / 2;
+	bool all = rank->test->pattern == PERF_RING ||
+	           rank->test->pattern == PERF_ALL;
 
-	rank->pairs = rank->test->pattern != PERF_RING &&
-	              rank->test->pattern != PERF_ALL;
-	rank->takes_part = !rank->pairs || rank->end.rank < 2 * pairs;
+	rank->takes_part = all || rank->end.rank < 2 * pairs;
 	rank->end.first = rank->end.rank < pairs;
 	rank->end.peer = rank->end.first ? rank->end.rank + pairs
 	                                 : rank->end.rank - pairs;

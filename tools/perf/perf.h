@@ -73,8 +73,7 @@ struct perf_rank {
 	const struct perf_options *options;
 	const struct perf_test *test;
 	struct perf_end end;
-	bool pairs; /* the test is of pairs: the last of an odd number of ranks has none */
-	bool takes_part;
+	bool takes_part; /* the last of an odd number of ranks has no pair */
 	int gpu; /* of the communicator; -1: its memory is the host's */
 	bool block; /* buffers are of baton_mem_alloc */
 	size_t capacity; /* of each buffer */
@@ -130,8 +129,8 @@ json_t *perf_row(struct perf_rank *rank, size_t bytes, uint64_t number);
 /* Collective.  False: there is none here; `why` says why, alike on all ranks. */
 bool perf_raw_open(struct perf_rank *rank, char *why, size_t size);
 void perf_raw_close(struct perf_rank *rank);
-/* What corresponds to the pattern.  True: it did. */
-bool perf_raw_run(struct perf_rank *rank, enum perf_pattern pattern, int rounds);
+/* What corresponds to the pattern.  Where it fails, `failed` says why. */
+void perf_raw_run(struct perf_rank *rank, enum perf_pattern pattern, int rounds);
 const char *perf_raw_name(enum perf_against against);
 
 /* ---- perf_text.c, perf_plot.c: on rank 0 ---- */

@@ -89,20 +89,29 @@ block(struct perf_rank *rank, enum perf_side side, int rounds)
 	return now() - start + 1;
 }
 
-/* Rounds of which a block of the side takes about that long; 0: there is an end. */
+/* Rounds of which a block of the side takes about that long; 0: there is an end.  The rounds double until they take a
+ * quarter of it, twice: other load may have held up one of the two. */
 static int
 choose_rounds(struct perf_rank *rank, enum perf_side side, uint64_t block_ns)
 {
 	int rounds = 1, tries = 1;
-	uint64_t took;
+	uint64_t before = 0, took;
 
 	/* As many tries on all ranks: rank 0 says when they are over. */
 	for (;;) {
+		bool enough;
+
 		took = block(rank, side, tries);
 		if (took == 0)
 			return 0;
 		rounds = tries;
-		tries = took >= block_ns / 4 || tries >= ROUNDS_MAX ? 0 : tries * 2;
+		enough = took >= block_ns / 4 || tries >= ROUNDS_MAX;
+		if (enough && before)
+			tries = 0;
+		else if (!enough)
+			tries *= 2;
+		took = enough && before && before < took ? before : took;
+		before = enough ? took : 0;
 		if (!job_share(rank->job, &tries, sizeof(tries)) || tries == 0)
 			break;
 	}

@@ -207,7 +207,7 @@ end(struct perf_raw *raw)
 		baton_comm_unlock_device(raw->rank->end.comm);
 }
 
-static bool
+static void
 run_nccl(struct perf_raw *raw, struct perf_rank *rank,
          enum perf_pattern pattern, int rounds)
 {
@@ -215,20 +215,19 @@ run_nccl(struct perf_raw *raw, struct perf_rank *rank,
 		int error;
 
 		if (!begin(raw))
-			return false;
+			return;
 		error = enqueue(raw, pattern);
 		end(raw);
 		if (error) {
 			snprintf(rank->failed, sizeof(rank->failed),
 			         "raw NCCL fails: %s", raw->error_text(error));
-			return false;
+			return;
 		}
 		perf_spin(rank->end.steps);
 		if (!tool_gpu_finish(rank->end.stream, rank->failed,
 		                     sizeof(rank->failed)))
-			return false;
+			return;
 	}
-	return true;
 }
 
 /* ---- opening ---- */

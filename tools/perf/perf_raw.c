@@ -64,9 +64,8 @@ perf_raw_close(struct perf_rank *rank)
 	rank->raw = NULL;
 }
 
-bool
+void
 perf_raw_run(struct perf_rank *rank, enum perf_pattern pattern, int rounds)
 {
-	return sides[rank->options->against]->run(rank->raw, rank, pattern,
-	                                          rounds);
+	sides[rank->options->against]->run(rank->raw, rank, pattern, rounds);
 }

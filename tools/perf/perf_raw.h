@@ -10,8 +10,8 @@ struct perf_raw_ops {
 	const char *name;
 	/* Collective.  What run and close get; NULL: `why` says why not, maybe not on all ranks. */
 	struct perf_raw *(*open)(struct perf_rank *rank, char *why, size_t size);
-	/* The rounds of a pattern.  False: `failed` of the rank says why. */
-	bool (*run)(struct perf_raw *raw, struct perf_rank *rank,
+	/* The rounds of a pattern.  Where it fails, `failed` of the rank says why. */
+	void (*run)(struct perf_raw *raw, struct perf_rank *rank,
 	            enum perf_pattern pattern, int rounds);
 	/* Collective. */
 	void (*close)(struct perf_raw *raw);

@@ -47,7 +47,7 @@ open_mpi(struct perf_rank *rank, char *why, size_t size)
 	return raw;
 }
 
-static bool
+static void
 run_mpi(struct perf_raw *raw, struct perf_rank *rank,
         enum perf_pattern pattern, int rounds)
 {
@@ -72,7 +72,6 @@ run_mpi(struct perf_raw *raw, struct perf_rank *rank,
 		perf_mpi_overlapped(raw->comm, e, rounds);
 		break;
 	}
-	return true;
 }
 
 static void
