@@ -128,6 +128,8 @@ def check_against_mpi(tool):
         for row in report['rows']:
             check_row(row, 2)
             require(close(row['us'] / row['raw_us'], row['ratio']), row)
+            require(close(row['raw_gbytes_per_s'] * row['raw_us'],
+                          row['gbytes_per_s'] * row['us']), row)
             require(('raw_hidden' in row) == (row['test'] == 'overlap'), row)
     out, _ = tool.run('perf', *FEW, '--against', 'mpi', 'latency', 'overlap')
     require(out.count('MPI us  ratio') == 2, out)

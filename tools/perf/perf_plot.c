@@ -10,12 +10,15 @@
 
 /* One panel for each figure that some test has. */
 static const struct {
-	const char *figure, *label, *raw;
+	const char *figure, *label, *raw, *axis;
 } panels[] = {
-	{"us", "us", "raw_us"},
-	{"gbytes_per_s", "GB/s", NULL},
-	{"messages_per_us", "million messages/s", NULL},
-	{"hidden", "share of the transfer hidden", "raw_hidden"},
+	{"us", "us", "raw_us", "set logscale y"},
+	{"gbytes_per_s", "GB/s", "raw_gbytes_per_s",
+	 "unset logscale y; set yrange [0:*]"},
+	{"messages_per_us", "million messages/s", "raw_messages_per_us",
+	 "unset logscale y; set yrange [0:*]"},
+	{"hidden", "share of the transfer hidden", "raw_hidden",
+	 "unset logscale y; set yrange [0:1]"},
 };
 
 #define PANELS (sizeof(panels) / sizeof(panels[0]))
@@ -60,12 +63,6 @@ is_in(const json_t *report, const struct perf_test *test, size_t panel)
 	       has_rows(report, test);
 }
 
-static bool
-has_raw(const json_t *report, size_t panel)
-{
-	return *tool_text(report, "against") && panels[panel].raw;
-}
-
 static void
 give_points(FILE *gnuplot, const json_t *report, const char *test,
             const char *figure)
@@ -89,17 +86,17 @@ draw_panel(FILE *gnuplot, const json_t *report, size_t panel)
 {
 	const char *between = "plot ";
 
+	const bool has_raw = *tool_text(report, "against") != '\0';
+
 	fprintf(gnuplot, "set ylabel '%s'\n%s\n", panels[panel].label,
-	        strcmp(panels[panel].figure, "us") == 0
-	                ? "set logscale y"
-	                : "unset logscale y; set yrange [0:*]");
+	        panels[panel].axis);
 	for (size_t i = 0; i < perf_tests_count; i++) {
 		if (!is_in(report, &perf_tests[i], panel))
 			continue;
 		fprintf(gnuplot, "%s'-' with linespoints title '%s'", between,
 		        perf_tests[i].name);
 		between = ", ";
-		if (has_raw(report, panel))
+		if (has_raw)
 			fprintf(gnuplot, ", '-' with linespoints dashtype 2 title "
 			                 "'%s, %s'",
 			        perf_tests[i].name, tool_text(report, "against"));
@@ -110,7 +107,7 @@ draw_panel(FILE *gnuplot, const json_t *report, size_t panel)
 			continue;
 		give_points(gnuplot, report, perf_tests[i].name,
 		            panels[panel].figure);
-		if (has_raw(report, panel))
+		if (has_raw)
 			give_points(gnuplot, report, perf_tests[i].name,
 			            panels[panel].raw);
 	}

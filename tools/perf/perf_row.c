@@ -133,18 +133,23 @@ add_times(json_t *row, const struct perf_rank *rank, const json_t *told,
 	struct figures us = figures_of(told, PERF_SIDE_BATON, times->blocks,
 	                               times->rounds);
 
+	double rate = messages(rank) * share / us.middle;
+	double gbytes = rate * (double)rank->end.bytes / 1e3;
+
 	set_number(row, "us", us.middle / share);
 	set_number(row, "us_min", us.least / share);
 	set_number(row, "us_max", us.most / share);
-	set_number(row, "messages_per_us", messages(rank) * share / us.middle);
-	set_number(row, "gbytes_per_s", messages(rank) * share / us.middle *
-	                                        (double)rank->end.bytes / 1e3);
+	set_number(row, "messages_per_us", rate);
+	set_number(row, "gbytes_per_s", gbytes);
 	if (times->has[PERF_SIDE_RAW]) {
 		struct figures raw = figures_of(told, PERF_SIDE_RAW,
 		                                times->blocks, times->rounds);
+		double ratio = us.middle / raw.middle;
 
 		set_number(row, "raw_us", raw.middle / share);
-		set_number(row, "ratio", us.middle / raw.middle);
+		set_number(row, "raw_messages_per_us", rate * ratio);
+		set_number(row, "raw_gbytes_per_s", gbytes * ratio);
+		set_number(row, "ratio", ratio);
 	}
 	if (rank->test->pattern == PERF_OVERLAP)
 		add_overlap(row, told, times);

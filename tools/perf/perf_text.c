@@ -96,8 +96,8 @@ print_table_row(const json_t *row)
 /* In this order; those that a row has not are empty. */
 static const char *const columns[] = {
 	"us",          "us_min",     "us_max", "gbytes_per_s", "messages_per_us",
-	"transfer_us", "compute_us", "hidden", "raw_us",       "ratio",
-	"raw_hidden"};
+	"transfer_us", "compute_us", "hidden", "raw_us", "raw_gbytes_per_s",
+	"raw_messages_per_us", "ratio", "raw_hidden"};
 
 #define COLUMNS (sizeof(columns) / sizeof(columns[0]))
 
