@@ -194,6 +194,8 @@ finish_report(const struct perf_rank *rank, struct report *report)
 	report->bad = report->bad || *rank->job->why_alone;
 	if (o->json)
 		tool_print_json(report->tree);
+	else if (!o->csv)
+		perf_print_end(report->tree);
 	if (o->plot && !perf_plot(report->tree, o->plot))
 		report->bad = true;
 	if (*rank->job->why_alone)

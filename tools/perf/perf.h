@@ -112,6 +112,7 @@ struct perf_times {
 	int rounds, blocks;
 	bool has[PERF_SIDES];
 	double ns[PERF_SIDES][PERF_BLOCKS]; /* of each block, here */
+	int processor[PERF_BLOCKS]; /* on which Baton's ended */
 };
 
 /* Collective, with end.bytes and end.depth set. */
@@ -140,6 +141,8 @@ void perf_print_head(const json_t *report);
 void perf_print_test(const json_t *report, const struct perf_test *test);
 void perf_print_row(const json_t *row, bool csv);
 void perf_print_csv_head(void);
+/* What the rows say together, beside their figures. */
+void perf_print_end(const json_t *report);
 /* Is there a gnuplot? */
 bool perf_can_plot(void);
 /* False: gnuplot did not end well. */

@@ -6,6 +6,7 @@
  * them has seen.  A rank that has failed goes on meeting the others, and runs no loop any more: those that wait for it
  * in theirs end by their deadlines.
  */
+#include <sched.h>
 #include <time.h>
 
 #include "perf.h"
@@ -173,6 +174,8 @@ run_blocks(struct perf_rank *rank, struct perf_times *times, int blocks,
 			if (took == 0)
 				return;
 			times->ns[side][place] = (double)took;
+			if (side == PERF_SIDE_BATON)
+				times->processor[place] = sched_getcpu();
 		}
 		times->blocks++;
 	}

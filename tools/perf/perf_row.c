@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "perf.h"
 #include "tool.h"
@@ -125,6 +126,42 @@ failures_of(const json_t *told)
 	return all;
 }
 
+/* Do two of the ranks end that block on one processor of one node? */
+static bool
+shares_processor(const json_t *told, size_t block)
+{
+	const json_t *rank, *other;
+	size_t i;
+
+	json_array_foreach(told, i, rank)
+	{
+		const json_t *mine = json_array_get(
+			json_object_get(rank, "processors"), block);
+
+		for (size_t k = i + 1; k < json_array_size(told) && mine; k++) {
+			other = json_array_get(told, k);
+			if (strcmp(tool_text(rank, "node"),
+			           tool_text(other, "node")) == 0 &&
+			    json_equal(mine, json_array_get(
+						     json_object_get(other, "processors"),
+						     block)))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* The share of the blocks of which this is so. */
+static double
+shared_processor(const json_t *told, int blocks)
+{
+	int shared = 0;
+
+	for (int i = 0; i < blocks; i++)
+		shared += shares_processor(told, (size_t)i);
+	return (double)shared / blocks;
+}
+
 static void
 add_times(json_t *row, const struct perf_rank *rank, const json_t *told,
           const struct perf_times *times)
@@ -141,6 +178,8 @@ add_times(json_t *row, const struct perf_rank *rank, const json_t *told,
 	set_number(row, "us_max", us.most / share);
 	set_number(row, "messages_per_us", rate);
 	set_number(row, "gbytes_per_s", gbytes);
+	set_number(row, "shared_processor",
+	           shared_processor(told, times->blocks));
 	if (times->has[PERF_SIDE_RAW]) {
 		struct figures raw = figures_of(told, PERF_SIDE_RAW,
 		                                times->blocks, times->rounds);
@@ -195,6 +234,23 @@ times_tree(const struct perf_times *times)
 	return sides;
 }
 
+/* What a rank tells of a row. */
+static json_t *
+rank_tree(const struct perf_rank *rank, const struct perf_times *times,
+          size_t wrong)
+{
+	json_t *processors = json_array();
+	char node[256] = "";
+
+	gethostname(node, sizeof(node) - 1);
+	for (int i = 0; i < times->blocks && rank->takes_part; i++)
+		json_array_append_new(processors,
+		                      json_integer(times->processor[i]));
+	return json_pack("{si ss sI so ss so}", "rank", rank->job->rank, "failed",
+	                 rank->failed, "wrong", (json_int_t)wrong, "ns",
+	                 times_tree(times), "node", node, "processors", processors);
+}
+
 json_t *
 perf_row(struct perf_rank *rank, size_t bytes, uint64_t number)
 {
@@ -218,10 +274,7 @@ perf_row(struct perf_rank *rank, size_t bytes, uint64_t number)
 	/* A rank without times does not count. */
 	if (!rank->takes_part)
 		memset(times.ns, 0, sizeof(times.ns));
-	told = job_gather(rank->job,
-	                  json_pack("{si ss sI so}", "rank", rank->job->rank,
-	                            "failed", rank->failed, "wrong",
-	                            (json_int_t)wrong, "ns", times_tree(&times)));
+	told = job_gather(rank->job, rank_tree(rank, &times, wrong));
 	if (told) {
 		row = make_row(rank, told, &times);
 		json_decref(told);

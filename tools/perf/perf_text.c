@@ -91,6 +91,22 @@ print_table_row(const json_t *row)
 		printf(" %7lld\n", tool_number(row, "wrong"));
 }
 
+void
+perf_print_end(const json_t *report)
+{
+	const json_t *rows = json_object_get(report, "rows"), *row;
+	int shared = 0;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+		shared += number(row, "shared_processor") > 0.5;
+	if (shared > 0)
+		printf("#\n# In %d of %zu rows ranks shared a processor, and waited for "
+		       "each other there.\n# Where there are enough, bind them: mpirun "
+		       "--bind-to core\n",
+		       shared, json_array_size(rows));
+}
+
 /* ---- CSV ---- */
 
 /* In this order; those that a row has not are empty. */
