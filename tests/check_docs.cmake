@@ -2,8 +2,8 @@
 #
 # The documents say what is there.  Every public function has a manual page
 # whose synopsis is the header's prototype; pages name nothing that the headers
-# do not have; the C in them compiles; links lead to files; and the README's
-# example is samples/hello.c.  In the pages docs/from-*.md, for those who come from
+# do not have; the C in them compiles; links lead to files; the files and functions
+# that CONTRIBUTING.md names are there; and the README's example is samples/hello.c.  In the pages docs/from-*.md, for those who come from
 # another library, every block of C is a file of its own, and compiles: with the
 # mpi.h of the build (without one, those that include it are left out) and with
 # tests/docs/nccl.h.  The words that docs/glossary.md says are not used are in no
@@ -286,6 +286,39 @@ foreach(document IN LISTS documents pages command_pages)
 		check_words(${document} "${text}")
 	endif()
 endforeach()
+
+# ---- the map for contributors ------------------------------------------------
+
+# The files and functions that it names are there.  NAME and ROOM stand for any.
+if(EXISTS ${ROOT}/CONTRIBUTING.md)
+	file(READ ${ROOT}/CONTRIBUTING.md text)
+	string(REGEX MATCHALL
+	       "`(include|runtime|transport|window|tools|tests|docs)/[a-z0-9_./]+`"
+	       named "${text}")
+	list(TRANSFORM named REPLACE "`" "")
+	list(REMOVE_DUPLICATES named)
+	foreach(file IN LISTS named)
+		if(NOT EXISTS ${ROOT}/${file})
+			complain(CONTRIBUTING.md "names ${file}, which is not there")
+		endif()
+	endforeach()
+	file(GLOB_RECURSE code ${ROOT}/include/*.h ${ROOT}/runtime/*.[ch]
+	     ${ROOT}/transport/*.[ch] ${ROOT}/window/*.[ch])
+	string(REGEX MATCHALL "`[a-z_]+[(][)]`" functions "${text}")
+	foreach(function IN LISTS functions)
+		string(REGEX REPLACE "[`()]" "" function "${function}")
+		set(found)
+		foreach(file IN LISTS code)
+			file(STRINGS ${file} found REGEX "(^|[^a-z_])${function}[(]" LIMIT_COUNT 1)
+			if(found)
+				break()
+			endif()
+		endforeach()
+		if(NOT found)
+			complain(CONTRIBUTING.md "names ${function}(), which is not there")
+		endif()
+	endforeach()
+endif()
 
 # ---- the words that are not used -----------------------------------------------
 

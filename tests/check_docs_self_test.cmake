@@ -52,6 +52,8 @@ file(WRITE ${WORK}/tree/README.md "See [it](docs/man/baton_go.3.md).
 int main(void) { return 0; }
 ```
 ")
+file(WRITE ${WORK}/tree/CONTRIBUTING.md
+     "Read `samples/ROOM/a.c` and `include/baton.h`: `baton_go()` is there.\n")
 file(WRITE ${WORK}/tree/docs/from-it.md "# From it
 
 ```c
@@ -133,6 +135,8 @@ endif()
 set(page docs/man/baton_go.3.md)
 spoil(include/baton.h "where[])" "where[]);\nBATON_API int baton_new(void)"
       "baton_new has no page")
+spoil(CONTRIBUTING.md "baton.h" "baton_old.h" "names include/baton_old.h, which is not there")
+spoil(CONTRIBUTING.md "baton_go()" "baton_went()" "names baton_went.., which is not there")
 spoil(${page} "# THREADS\n" "baton_gone\n# THREADS\n"
       "names baton_gone, which no header has")
 spoil(${page} "int how, const" "long how, const" "not so in a header")
