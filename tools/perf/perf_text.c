@@ -100,11 +100,13 @@ perf_print_end(const json_t *report)
 
 	json_array_foreach(rows, i, row)
 		shared += number(row, "shared_processor") > 0.5;
-	if (shared > 0)
-		printf("#\n# In %d of %zu rows ranks shared a processor, and waited for "
-		       "each other there.\n# Where there are enough, bind them: mpirun "
-		       "--bind-to core\n",
-		       shared, json_array_size(rows));
+	if (shared == 0)
+		return;
+	printf("#\n# In %d of %zu rows ranks shared a processor, and waited for each "
+	       "other there.\n",
+	       shared, json_array_size(rows));
+	if (!json_is_true(json_object_get(report, "threads")))
+		printf("# Where there are enough, bind them: mpirun --bind-to core\n");
 }
 
 /* ---- CSV ---- */
