@@ -233,7 +233,7 @@ end_first(struct batoni_rma *rma, struct batoni_pending *pending,
 
 	take_out(rma, pending);
 	count_issued(rma, -1);
-	rma->comm->host.done(&rma->comm->host, transfer, status);
+	rma->comm->upcalls.done(&rma->comm->upcalls, transfer, status);
 }
 
 /* ---- the slots of the layer ---- */
@@ -362,8 +362,8 @@ fill_nothing(struct batoni_onesided *onesided, uint32_t slot, const void *more)
 	return BATON_OK;
 }
 
-/* One whose library below has been lost ends all that have used the layer, and refuses it from then
- * on: `used` is stored before `lost_below` is loaded (host_calls.c). */
+/* One whose native library has been lost ends all that have used the layer, and refuses it from then
+ * on: `used` is stored before `lost_lower` is loaded (host_calls.c). */
 static enum baton_status
 check_layer(struct baton_comm *comm)
 {
@@ -372,7 +372,7 @@ check_layer(struct baton_comm *comm)
 	if (!layer)
 		return batoni_refuse_onesided("baton_barrier", comm);
 	atomic_store(&layer->used, true);
-	return atomic_load(&comm->driving.lost_below)
+	return atomic_load(&comm->driving.lost_lower)
 	               ? batoni_refuse_lost("baton_barrier")
 	               : BATON_OK;
 }
@@ -402,7 +402,7 @@ replay_barrier(struct baton_comm *comm, const void *payload)
 	const struct batoni_recorded *recorded = payload;
 	const struct batoni_arguments a = batoni_recorded_arguments(recorded);
 
-	if (atomic_load(&comm->driving.lost_below))
+	if (atomic_load(&comm->driving.lost_lower))
 		return batoni_refuse_lost("baton_plan_launch");
 	return batoni_enqueue_onesided("baton_plan_launch", BATONI_KIND_BARRIER,
 	                               comm, &a, 0, fill_nothing, NULL);
@@ -411,11 +411,11 @@ replay_barrier(struct baton_comm *comm, const void *payload)
 static enum baton_status
 note_barrier(struct baton_comm *comm, const struct batoni_arguments *a)
 {
-	static const struct batoni_note_ops ops = {.replay = replay_barrier};
+	static const struct batoni_plan_entry_ops ops = {.replay = replay_barrier};
 	struct batoni_recorded recorded;
 
 	batoni_recorded_fill(&recorded, BATONI_KIND_BARRIER, a, 0);
-	return batoni_plan_note("baton_barrier", batoni_plan_recorded(comm),
+	return batoni_plan_add("baton_barrier", batoni_plan_recorded(comm),
 	                        &ops, a->stream, &recorded, sizeof(recorded),
 	                        NULL, 0);
 }

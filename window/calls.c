@@ -24,7 +24,7 @@ batoni_check_layer(const char *call, const struct baton_comm *comm)
 {
 	if (!comm->onesided)
 		return batoni_refuse_onesided(call, comm);
-	return atomic_load(&comm->driving.lost_below) ? batoni_refuse_lost(call) : BATON_OK;
+	return atomic_load(&comm->driving.lost_lower) ? batoni_refuse_lost(call) : BATON_OK;
 }
 
 static enum baton_status
@@ -210,12 +210,12 @@ replay_wait(struct baton_comm *comm, const void *payload)
 	const struct batoni_arguments a = batoni_recorded_arguments(recorded);
 	const struct wait_more more = {
 		.desc_count = recorded->a.count,
-		.descs = batoni_note_more(payload, sizeof(*recorded)),
+		.descs = batoni_plan_entry_more(payload, sizeof(*recorded)),
 	};
 	struct batoni_arguments none = a;
 
 	none.count = 0;
-	if (atomic_load(&comm->driving.lost_below))
+	if (atomic_load(&comm->driving.lost_lower))
 		return batoni_refuse_lost("baton_plan_launch");
 	return batoni_enqueue_onesided("baton_plan_launch", BATONI_KIND_WAIT,
 	                               comm, &none, 0, fill_wait, &more);
@@ -226,12 +226,12 @@ static enum baton_status
 note_wait(struct baton_comm *comm, const struct batoni_arguments *a,
           const struct wait_more *more)
 {
-	static const struct batoni_note_ops ops = {.replay = replay_wait};
+	static const struct batoni_plan_entry_ops ops = {.replay = replay_wait};
 	struct batoni_recorded recorded;
 
 	batoni_recorded_fill(&recorded, BATONI_KIND_WAIT, a, 0);
 	recorded.a.count = more->desc_count;
-	return batoni_plan_note("baton_wait_signal", batoni_plan_recorded(comm),
+	return batoni_plan_add("baton_wait_signal", batoni_plan_recorded(comm),
 	                        &ops, a->stream, &recorded, sizeof(recorded),
 	                        more->descs,
 	                        more->desc_count * sizeof(*more->descs));

@@ -190,7 +190,7 @@ batoni_flushes_test(struct batoni_rma *rma)
 		unlink_issued(rma, flush);
 		if (status == BATON_OK)
 			batoni_transfer_moved(transfer, 0);
-		rma->comm->host.done(&rma->comm->host, transfer, status);
+		rma->comm->upcalls.done(&rma->comm->upcalls, transfer, status);
 		events++;
 	}
 	batoni_list_remove(&mark);
@@ -242,7 +242,7 @@ replay_flush(struct baton_comm *comm, const void *payload)
 	const struct batoni_recorded *recorded = payload;
 	const struct batoni_arguments a = batoni_recorded_arguments(recorded);
 
-	if (atomic_load(&comm->driving.lost_below))
+	if (atomic_load(&comm->driving.lost_lower))
 		return batoni_refuse_lost("baton_plan_launch");
 	return batoni_enqueue_onesided("baton_plan_launch", BATONI_KIND_FLUSH,
 	                               comm, &a, 0, fill_flush, NULL);
@@ -251,11 +251,11 @@ replay_flush(struct baton_comm *comm, const void *payload)
 static enum baton_status
 note_flush(struct baton_comm *comm, const struct batoni_arguments *a)
 {
-	static const struct batoni_note_ops ops = {.replay = replay_flush};
+	static const struct batoni_plan_entry_ops ops = {.replay = replay_flush};
 	struct batoni_recorded recorded;
 
 	batoni_recorded_fill(&recorded, BATONI_KIND_FLUSH, a, 0);
-	return batoni_plan_note("baton_flush", batoni_plan_recorded(comm), &ops,
+	return batoni_plan_add("baton_flush", batoni_plan_recorded(comm), &ops,
 	                        a->stream, &recorded, sizeof(recorded), NULL, 0);
 }
 

@@ -61,7 +61,7 @@ batoni_check_windows(const char *call, const struct baton_comm *comm)
 	if (status != BATON_OK)
 		return status;
 	atomic_store(&comm->onesided->used, true);
-	return atomic_load(&comm->driving.lost_below) ? batoni_refuse_lost(call) : BATON_OK;
+	return atomic_load(&comm->driving.lost_lower) ? batoni_refuse_lost(call) : BATON_OK;
 }
 
 static bool

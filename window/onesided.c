@@ -180,7 +180,7 @@ layer_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	struct batoni_rma *rma = batoni_rma_from(batoni_onesided_of(path));
 
 	/* The call came before. */
-	if (unlikely(atomic_load_explicit(&rma->comm->driving.lost_below,
+	if (unlikely(atomic_load_explicit(&rma->comm->driving.lost_lower,
 	                                  memory_order_relaxed)))
 		return BATON_ERR_ABORTED;
 	if (batoni_transfer_is_barrier(transfer))

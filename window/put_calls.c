@@ -148,7 +148,7 @@ replay_put(struct baton_comm *comm, const void *payload)
 	const struct recorded_put *put = payload;
 	const struct batoni_arguments a = batoni_recorded_arguments(&put->call);
 
-	if (atomic_load(&comm->driving.lost_below))
+	if (atomic_load(&comm->driving.lost_lower))
 		return batoni_refuse_lost("baton_plan_launch");
 	return batoni_enqueue_onesided("baton_plan_launch", put->call.kind, comm,
 	                               &a, put->call.bytes, fill_put,
@@ -170,7 +170,7 @@ note_put(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
          const struct batoni_arguments *a, size_t bytes,
          const struct put_more *more)
 {
-	static const struct batoni_note_ops ops = {.replay = replay_put,
+	static const struct batoni_plan_entry_ops ops = {.replay = replay_put,
 	                                           .forget = forget_put};
 	struct recorded_put put = {.more = *more};
 	enum baton_status status = BATON_OK;
@@ -182,7 +182,7 @@ note_put(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
 			status = refuse_closing(call);
 	}
 	if (status == BATON_OK)
-		status = batoni_plan_note(call, batoni_plan_recorded(comm), &ops,
+		status = batoni_plan_add(call, batoni_plan_recorded(comm), &ops,
 		                          a->stream, &put, sizeof(put), NULL, 0);
 	if (status != BATON_OK)
 		forget_put(&put);

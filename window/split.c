@@ -5,7 +5,7 @@
  *   1. An exchange over the parent, as those of windows (base/collective.h): each rank says its color and
  *      key, and whether its call was refused, in which case all ranks are refused.
  *   2. Each finds the ranks of its color, in the order of their keys and ranks.
- *   3. Where the library below the parent cannot join them (transport.h, deriving), a second
+ *   3. Where the native library the parent cannot join them (transport.h, deriving), a second
  *      exchange: the first rank of each color has made a place to meet, a room where all ranks are of one
  *      process, else a unique id.
  *   4. The ranks of a color join their bootstrap and create their communicator (creation.h), beside the
@@ -324,7 +324,7 @@ check(const char *call, struct baton_comm *comm)
 		                     "communicator (BATON_CAP_SIGNALS is off)",
 		                     call, comm->transport_ops->name);
 	atomic_store(&comm->onesided->used, true);
-	if (atomic_load(&comm->driving.lost_below))
+	if (atomic_load(&comm->driving.lost_lower))
 		return batoni_refuse_lost(call);
 	return batoni_check_collective(call, comm);
 }

@@ -554,7 +554,7 @@ batoni_waits_test(struct batoni_rma *rma)
 			finish(rma, pending);
 		else
 			batoni_wait_unplace(rma, transfer);
-		rma->comm->host.done(&rma->comm->host, transfer,
+		rma->comm->upcalls.done(&rma->comm->upcalls, transfer,
 		                     seen == MET ? BATON_OK : BATON_ERR_PEER);
 		events++;
 	}

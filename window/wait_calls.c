@@ -79,10 +79,10 @@ replay(struct baton_comm *comm, const void *payload)
 	const struct watch *watch = payload;
 	const struct batoni_arguments a = batoni_recorded_arguments(&watch->call);
 
-	if (atomic_load(&comm->driving.lost_below))
+	if (atomic_load(&comm->driving.lost_lower))
 		return batoni_refuse_lost("baton_plan_launch");
 	return enqueue("baton_plan_launch", comm, &a, watch->call.kind, watch,
-	               batoni_note_more(payload, sizeof(*watch)));
+	               batoni_plan_entry_more(payload, sizeof(*watch)));
 }
 
 /* The arguments have been checked. */
@@ -91,13 +91,13 @@ enqueue_or_note(const char *call, struct baton_comm *comm,
                 const struct batoni_arguments *a, enum batoni_op_kind kind,
                 struct watch *watch, const struct baton_wait_signal_desc *descs)
 {
-	static const struct batoni_note_ops ops = {.replay = replay};
+	static const struct batoni_plan_entry_ops ops = {.replay = replay};
 	enum baton_status status = enqueue(call, comm, a, kind, watch, descs);
 
 	if (status != BATONI_RECORDED)
 		return status;
 	batoni_recorded_fill(&watch->call, kind, a, 0);
-	return batoni_plan_note(call, batoni_plan_recorded(comm), &ops, a->stream,
+	return batoni_plan_add(call, batoni_plan_recorded(comm), &ops, a->stream,
 	                        watch, sizeof(*watch), descs,
 	                        watch->desc_count * sizeof(*descs));
 }
@@ -202,7 +202,7 @@ receive_signals(struct batoni_rma *rma)
 		batoni_lock();
 	}
 	if (batoni_may_drive(comm) && comm->fault.status == BATON_OK &&
-	    !atomic_load(&comm->driving.lost_below)) {
+	    !atomic_load(&comm->driving.lost_lower)) {
 		batoni_messages_post(rma);
 		rma->transport->messages.ops->test(&rma->transport->messages);
 		comm->onesided->path.ops->test(&comm->onesided->path);

@@ -58,7 +58,7 @@ batoni_list_remove(struct batoni_list_node *node)
 
 struct batoni_hash_node {
 	uint64_t key;
-	struct batoni_hash_node *below, **above; /* in its chain */
+	struct batoni_hash_node *next, **above; /* in its chain */
 };
 
 struct batoni_hash {
@@ -110,7 +110,7 @@ batoni_hash_find(const struct batoni_hash *hash, uint64_t key)
 		hash->chains[batoni_hash_index(key, hash->shift)];
 
 	while (node && node->key != key)
-		node = node->below;
+		node = node->next;
 	return node;
 }
 
@@ -122,19 +122,19 @@ batoni_hash_add(struct batoni_hash *hash, struct batoni_hash_node *node,
 		&hash->chains[batoni_hash_index(key, hash->shift)];
 
 	node->key = key;
-	node->below = *chain;
+	node->next = *chain;
 	node->above = chain;
-	if (node->below)
-		node->below->above = &node->below;
+	if (node->next)
+		node->next->above = &node->next;
 	*chain = node;
 }
 
 static inline void
 batoni_hash_remove(struct batoni_hash_node *node)
 {
-	*node->above = node->below;
-	if (node->below)
-		node->below->above = node->above;
+	*node->above = node->next;
+	if (node->next)
+		node->next->above = node->above;
 }
 
 #endif

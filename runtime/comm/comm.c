@@ -150,7 +150,7 @@ unstaged_config(const struct batoni_comm_setup *setup, const struct baton_comm *
 	struct batoni_transport_config upper = upper_config(setup, comm);
 
 	if (setup->stages)
-		return batoni_staging_layer()->below(&upper, &staging);
+		return batoni_staging_layer()->lower(&upper, &staging);
 	/* The lower transport of a native one sees host memory only. */
 	if (batoni_setup_is_native(setup) || comm->device_ops->memory->host_only)
 		upper.device = NULL;
@@ -168,7 +168,7 @@ batoni_comm_transport_config(const struct batoni_comm_setup *setup,
 	if (!setup->near)
 		return above;
 	/* It may have to carry the messages. */
-	config = setup->near_only ? pairs->below(&above) : above;
+	config = setup->near_only ? pairs->lower(&above) : above;
 	config.pairs_bytes = pairs->area_bytes(setup->size, above.slots_most);
 	config.pairs_control = pairs->control_bytes(setup->size);
 	config.pairs_format = pairs->format;
@@ -377,7 +377,7 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_setup *setup,
 	batoni_list_init(&comm->locals);
 	comm->deadlines.next_ns = BATONI_NEVER;
 	comm->marks.issued_tail = &comm->marks.issued;
-	batoni_host_init(comm);
+	batoni_upcalls_init(comm);
 	return status;
 }
 
@@ -501,7 +501,7 @@ batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path)
 	assert(!batoni_table_missing(&batoni_path_table, path->ops));
 	/* Its marks are the device's. */
 	assert(!path->ops->stream_issued || comm->marks.by_slot);
-	path->host = &comm->host;
+	path->upcalls = &comm->upcalls;
 	comm->paths[comm->paths_count++] = path;
 	comm->plain &= is_plain(comm, path);
 }
@@ -617,7 +617,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	/* The thread that creates such a communicator is the one that drives it. */
 	if (transport->drivers == BATONI_DRIVERS_MAIN)
 		batoni_thread.must_drive = true;
-	transport->host = &comm->host;
+	transport->upcalls = &comm->upcalls;
 	/* Without peers, other ranks are reachable only by the transport's messages:
 	 * no one-sided layer. */
 	if (comm->onesided && !batoni_hosts_of(transport)->peers) {

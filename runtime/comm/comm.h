@@ -22,7 +22,7 @@ enum baton_status batoni_comm_prepare(const struct batoni_comm_setup *setup,
 struct batoni_transport_config
 batoni_comm_transport_config(const struct batoni_comm_setup *setup,
                              const struct baton_comm *comm);
-/* The first slot, of the transport below, of a native transport's own. */
+/* The first slot, of the lower transport, of a native transport's own. */
 uint32_t batoni_comm_native_slot(const struct batoni_comm_setup *setup);
 /* Takes the transport over, and cannot fail. */
 void batoni_comm_start(struct baton_comm *comm,
@@ -71,13 +71,13 @@ void batoni_comm_discard_native(struct baton_comm *comm);
 /* What the native transport of a prepared communicator is to be layered on, when `transport` is open:
  * it, or staging over it. */
 struct batoni_transport *
-batoni_comm_below_native(struct baton_comm *comm,
+batoni_comm_lower_native(struct baton_comm *comm,
                          struct batoni_transport *transport);
 /* One step of opening it over that; by the thread that creates, without the driver lock.  PENDING;
  * OK: *transport_p is open.  An error, on all ranks, with a sentence: `transport` is to be closed
  * as aborted. */
 enum baton_status batoni_comm_step_native(struct baton_comm *comm,
-                                          struct batoni_transport *below,
+                                          struct batoni_transport *lower,
                                           struct batoni_transport **transport_p);
 
 /* ---- its start and its end (announce.c, leave.c) ---- */

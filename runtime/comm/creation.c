@@ -400,7 +400,7 @@ go_on(struct batoni_creation *creation)
 		start(creation, creation->opening.transport);
 		return BATON_OK;
 	}
-	creation->below = batoni_comm_below_native(creation->comm,
+	creation->lower = batoni_comm_lower_native(creation->comm,
 	                                           creation->opening.transport);
 	creation->state = BATONI_CREATION_NATIVE;
 	return BATON_PENDING;
@@ -495,7 +495,7 @@ step_native(struct batoni_creation *creation)
 {
 	struct batoni_transport *opened = NULL;
 	enum baton_status status = batoni_comm_step_native(
-		creation->comm, creation->below, &opened);
+		creation->comm, creation->lower, &opened);
 
 	if (status == BATON_PENDING)
 		return status;

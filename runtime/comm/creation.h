@@ -51,7 +51,7 @@ struct batoni_creation {
 	} mine;
 	uint64_t begun_ns; /* the exchange that is under way; 0: none is */
 	/* A native one's. */
-	struct batoni_transport *below;
+	struct batoni_transport *lower;
 	/* When it is over, or when this rank alone has failed. */
 	enum baton_status status;
 	bool ours; /* what failed was on this rank */

@@ -7,7 +7,7 @@
  *
  * Where the one-sided layer may have messages with memory of the device, staging lies between
  * the two transports.  It starts here, and so does near, where it is forced: it carries the messages of
- * near ranks over the transport below, or beside its messages.  Until all is open, each transport below, whose
+ * near ranks over the lower transport, or beside its messages.  Until all is open, each lower transport, whose
  * host is the staging's or near's then, is closed by the caller, and these two are discarded with their
  * communicator.
  */
@@ -38,11 +38,11 @@ batoni_comm_create_native(struct baton_comm *comm,
 		.until_ns = comm->patience.until_ns,
 		.timeout_ns = setup->timeout_ns,
 		.slots = setup->requests_max,
-		.below_slot = batoni_comm_native_slot(setup),
+		.lower_slot = batoni_comm_native_slot(setup),
 		.check = setup->check,
 		.ctas = setup->nccl_ctas,
 		.lists = setup->nccl_lists,
-		.below_carries = setup->near,
+		.lower_carries = setup->near,
 		.driver_lock = batoni_lock,
 		.driver_unlock = driver_unlock,
 	};
@@ -59,7 +59,7 @@ batoni_comm_discard_native(struct baton_comm *comm)
 }
 
 struct batoni_transport *
-batoni_comm_below_native(struct baton_comm *comm,
+batoni_comm_lower_native(struct baton_comm *comm,
                          struct batoni_transport *transport)
 {
 	struct batoni_path *beside = batoni_comm_start_pairs(comm, &transport);
@@ -71,16 +71,16 @@ batoni_comm_below_native(struct baton_comm *comm,
 }
 
 enum baton_status
-batoni_comm_step_native(struct baton_comm *comm, struct batoni_transport *below,
+batoni_comm_step_native(struct baton_comm *comm, struct batoni_transport *lower,
                         struct batoni_transport **transport_p)
 {
 	enum baton_status status = batoni_native_layer()->step(
-		comm->native, below, transport_p);
+		comm->native, lower, transport_p);
 
 	/* Until it is open, both are discarded with the communicator. */
 	if (status == BATON_OK) {
 		comm->native = NULL;
-		/* Of the transport below. */
+		/* Of the lower transport. */
 		comm->staging = NULL;
 		comm->pairs = NULL;
 	}

@@ -29,7 +29,7 @@ struct batoni_engine_calls {
 	void (*driver_unlock)(void);
 	/* BATON_OK, or what broke the communicator.  Any thread. */
 	enum baton_status (*status)(const struct baton_comm *comm);
-	/* Stop the engine's thread for good: at exit, before the library below is
+	/* Stop the engine's thread for good: at exit, before the native library is
 	 * finalised.  From then on only calls make progress.  False: this thread was
 	 * interrupted in a call of Baton, or the engine's thread does not end.  The
 	 * library may then not be finalised, since a lock may be held for ever. */
@@ -102,7 +102,7 @@ struct batoni_world {
 	enum baton_status (*join)(const struct batoni_engine_calls *engine,
 	                          int64_t timeout_ns,
 	                          struct batoni_bootstrap *bootstrap);
-	/* The same over `parent`, an object of the library below (MPI: an MPI_Comm *).  NULL:
+	/* The same over `parent`, an object of the native library (MPI: an MPI_Comm *).  NULL:
 	 * there are none. */
 	enum baton_status (*join_over)(const struct batoni_engine_calls *engine,
 	                               const void *parent,

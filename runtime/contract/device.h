@@ -362,7 +362,7 @@ struct batoni_stream_put_ops {
 	 * the copy, and what is before the two on the stream.  Buffers and word stay until a mark
 	 * behind them is done.  Caller: the enqueuing thread, under the order lock; must not block.  OK: both
 	 * are on the stream, or the device is sick.  PENDING: nothing was put there, and the
-	 * engine is to carry it out: as much is on the stream as may be, or the library below
+	 * engine is to carry it out: as much is on the stream as may be, or the native library
 	 * has refused it (memory of another device, that this one does not reach).  CUDA,
 	 * NOMEM: nothing was put there, and batoni_refuse has said why. */
 	enum baton_status (*stream_put)(struct batoni_device *device,

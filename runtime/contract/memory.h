@@ -206,7 +206,7 @@ struct batoni_memory_ops {
 
 /* Several copies by one call. */
 struct batoni_batch_ops {
-	/* Start n copies (2 to BATONI_COPIES_MAX) by as few calls of the library below as it
+	/* Start n copies (2 to BATONI_COPIES_MAX) by as few calls of the native library as it
 	 * has for this.  They end together, by one ticket, and run in no order: none may write
 	 * what another one reads or writes.  On one side of each is memory of the device
 	 * `owner`, of the kind DEVICE; on the other, the same in all of them, a block of

@@ -69,7 +69,7 @@ struct batoni_native_puts_ops {
 	                         uint32_t *number_p);
 	/* Move it on.  stop: begin nothing more of it.  PENDING.  OK: all bytes have left, and
 	 * *units_p is what the target has to await.  CANCELED: it was stopped.  ABORTED; NCCL,
-	 * CUDA (host->broken has told more), and the library does not read its buffer. */
+	 * CUDA (upcalls->broken has told more), and the library does not read its buffer. */
 	enum baton_status (*test)(struct batoni_transport *transport,
 	                          uint32_t number, bool stop, uint64_t *units_p);
 	/* May that source have begun so many units, in all?  False: they are more than the

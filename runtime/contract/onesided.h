@@ -11,7 +11,7 @@
  *
  * All slots run on the driver, one at a time in the process, unless their comment says
  * otherwise.  They end transfers as transports do: by the status of issue or take_back,
- * or by comm's host->done (from within any slot except place).
+ * or by comm's upcalls->done (from within any slot except place).
  *
  * The layer's own messages are transfers of the communicator's transport, or of the one that
  * a native transport is layered on (`hosts`), with slots from requests_max on (transport.h); the

@@ -47,7 +47,7 @@ struct batoni_comm_setup {
 	bool apart;             /* it does on some rank: each tensor of a list is a message of
 	                         * its own */
 	uint32_t requests_most; /* the largest requests_max */
-	size_t message_max; /* of the transport below a native one; 0: any length */
+	size_t message_max; /* of a native one's lower transport; 0: any length */
 };
 
 /* Is a native transport (native.h) to be layered on the one that is opened? */
@@ -115,7 +115,7 @@ struct batoni_opening_ops {
 	 * that is AUTO.  OK; UNSUPPORTED, with a sentence.  The driver lock is not held. */
 	enum baton_status (*check)(const struct batoni_bootstrap *bootstrap,
 	                           struct batoni_comm_setup *setup);
-	/* With the driver lock: it may ask the library below. */
+	/* With the driver lock: it may ask the native library. */
 	enum batoni_reach (*reach)(const struct batoni_device_ops *device);
 	/* Set `stages`, `direct`, `apart` and message_max of the setup.  OK; INVALID, on all
 	 * ranks, with a sentence. */

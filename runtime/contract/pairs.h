@@ -29,9 +29,9 @@ struct batoni_pairs_ops {
 	 * there from creation on.  The rest is there when batoni_shm_populate has allocated it
 	 * (transport->sparse_segments). */
 	size_t (*control_bytes)(int size);
-	/* The configuration for the transport below, from that for the one above; the engine adds
+	/* The configuration for the lower transport, from that for the one above; the engine adds
 	 * the areas (pairs_bytes and what follows it). */
-	struct batoni_transport_config (*below)(
+	struct batoni_transport_config (*lower)(
 		const struct batoni_transport_config *above);
 	/* Take everything that can fail on this rank alone.  The thread that creates a communicator
 	 * of `size` ranks.  OK, NOMEM. */
@@ -39,10 +39,10 @@ struct batoni_pairs_ops {
 	                            int size, struct batoni_pairs **pairs_p);
 	/* Free what was not started. */
 	void (*discard)(struct batoni_pairs *pairs);
-	/* The transport for the engine, over `below`, which it owns from then on: closing it closes
+	/* The transport for the engine, over `lower`, which it owns from then on: closing it closes
 	 * both and frees the pairs. */
 	struct batoni_transport *(*start)(struct batoni_pairs *pairs,
-	                                  struct batoni_transport *below);
+	                                  struct batoni_transport *lower);
 	/* The path for the engine, beside the messages of `transport`: it serves near peers.  Closing
 	 * it frees the pairs. */
 	struct batoni_path *(*beside)(struct batoni_pairs *pairs,

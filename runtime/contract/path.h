@@ -12,7 +12,7 @@
  *
  * Host-issued (MPI, local, stores into windows): the engine passes one transfer at a time
  * to `issue`, after it is armed, in the order of its FIFO.  `test` makes progress and ends
- * transfers by calling host->done of their transport.
+ * transfers by calling upcalls->done of their transport.
  *
  * Stream-issued (NCCL, CUDA windows): `enqueue` puts transfers on their streams at the
  * call (or at the end of a group), on the enqueuing thread, in the order of the calls.  The
@@ -57,7 +57,7 @@ struct batoni_transfer {
 	/* Out, at the end: bytes sent, or arrived.  Set by batoni_transfer_moved. */
 	size_t done_bytes;
 	baton_stream stream; /* for stream-issued paths */
-	/* Out, when it ends in an error of the library below: the call ("MPI_Irecv", a
+	/* Out, when it ends in an error of the native library: the call ("MPI_Irecv", a
 	 * string constant) and its code. */
 	const char *native_call;
 	union {
@@ -176,48 +176,48 @@ batoni_transfer_arrived(struct batoni_transfer *receive,
 }
 
 /* The engine's callbacks for a path, and for the transport that has it. */
-struct batoni_host {
+struct batoni_upcalls {
 	/* The transfer has ended (or, if it was LENT, its buffer is free).
 	 * Call it only from within issue, test, await, flush, take_back, scrap or lost.  It
 	 * does not call back into the path. */
-	void (*done)(struct batoni_host *host,
+	void (*done)(struct batoni_upcalls *upcalls,
 	             struct batoni_transfer *transfer, enum baton_status status);
 	/* The path is broken for good: every pending request will end with
-	 * `fatal`.  call, code and text come from the library below; without one call is
+	 * `fatal`.  call, code and text come from the native library; without one call is
 	 * NULL, and text a sentence.  Call it only from within issue, test, await, flush,
 	 * take_back, scrap, and the transport's exchange, leave and clear. */
-	void (*broken)(struct batoni_host *host,
+	void (*broken)(struct batoni_upcalls *upcalls,
 	               enum baton_status fatal, const char *call, int code,
 	               const char *text);
 	/* A call of issue or take_back has put something off, to do it together with what
 	 * the engine issues next: the engine calls `flush` when it has issued all that is
 	 * ready, before it releases the driver lock.  Messages of a transport only, from
 	 * within these slots. */
-	void (*deferred)(struct batoni_host *host);
+	void (*deferred)(struct batoni_upcalls *upcalls);
 	/* A slot of another communicator's path (local) has given this path something to
 	 * move: the engine polls this one again.  Any slot. */
-	void (*moves)(struct batoni_host *host);
-	/* The library below is about to be finalised (the program finalises MPI; or, `exits`, the
+	void (*moves)(struct batoni_upcalls *upcalls);
+	/* The native library is about to be finalised (the program finalises MPI; or, `exits`, the
 	 * process does, and what needs no such library ends too).
 	 * Any thread, not from within a slot.  When it returns, all requests have
 	 * ended in ABORTED, and the engine will call no slot but close(aborted). */
-	void (*lost)(struct batoni_host *host, bool exits, const char *why);
+	void (*lost)(struct batoni_upcalls *upcalls, bool exits, const char *why);
 	/* The same for a native transport's lower one, where the native one's messages go
 	 * on without it.  If the program has used signals or windows, all has ended as of
 	 * `lost`, and true is returned; else calls that need them are refused from now on. */
-	bool (*lost_below)(struct batoni_host *host, const char *why);
+	bool (*lost_lower)(struct batoni_upcalls *upcalls, const char *why);
 	/* For receives from any rank (struct batoni_unmatched_ops).  May one have a message of this rank and
 	 * tag: is it no earlier receive's?  Within `find`. */
-	bool (*may_meet)(struct batoni_host *host, int peer, int tag);
+	bool (*may_meet)(struct batoni_upcalls *upcalls, int peer, int tag);
 	/* While some are expected, a message of this rank and tag has come, and behind none that has met no
 	 * receive: the receive that it meets, which is issued by this call and named by the transfer's
 	 * peer from now on; NULL: it waits for `find`.  Within issue, test, await. */
-	struct batoni_transfer *(*claim)(struct batoni_host *host, int peer,
+	struct batoni_transfer *(*claim)(struct batoni_upcalls *upcalls, int peer,
 	                                 int tag);
 	/* NULL without an observer.  Bytes of the transfer begin to be copied between its
 	 * buffer and memory of the path's own (begins), or none are copied any more.  Each
 	 * begin has its end, before the transfer ends.  Within any slot. */
-	void (*copying)(struct batoni_host *host,
+	void (*copying)(struct batoni_upcalls *upcalls,
 	                const struct batoni_transfer *transfer, bool begins);
 };
 
@@ -232,7 +232,7 @@ struct batoni_path;
 /* ---- the tables of a path; a table that is there has all its slots ---- */
 
 struct batoni_host_issued_ops {
-	/* Start the transfer; copy at most 16 KiB.  PENDING: host->done will end it.
+	/* Start the transfer; copy at most 16 KiB.  PENDING: upcalls->done will end it.
 	 * Any other status: the transfer has ended in it (done_bytes is set), and the
 	 * path holds nothing. */
 	enum baton_status (*issue)(struct batoni_path *path,
@@ -241,13 +241,13 @@ struct batoni_host_issued_ops {
 	 * CANCELED: taken back; the peer has seen nothing of it, and the path holds
 	 * nothing.  OK, TRUNCATED or an error: it has just ended in that status,
 	 * done_bytes is set.  BUSY: in progress, cannot be taken back; the buffer
-	 * stays lent until the path calls host->done. */
+	 * stays lent until the path calls upcalls->done. */
 	enum baton_status (*take_back)(struct batoni_path *path,
 	                               struct batoni_transfer *transfer);
 };
 
 struct batoni_stream_issued_ops {
-	/* How the communicator breaks when the library below fails half way through an
+	/* How the communicator breaks when the native library fails half way through an
 	 * `enqueue` (BUSY). */
 	enum baton_status fails_in;
 	/* Its transfers end without a peer, and each by itself: a deadline, a peer's end or an
@@ -297,8 +297,9 @@ struct batoni_taking_ops {
 
 /* The path checks what it carries. */
 struct batoni_checking_ops {
-	/* Does the path carry this transfer, for which it was chosen?  Any thread, at the call.  OK; UNSUPPORTED, or INVALID (it takes no more): batoni_refuse has
-	 * said why, and the call is refused. */
+	/* Does the path carry this transfer, for which it was chosen?  Any thread, at the call.  OK;
+	 * UNSUPPORTED, or INVALID (it takes no more): batoni_refuse has said why, and the call is
+	 * refused. */
 	enum baton_status (*accepts)(struct batoni_path *path,
 	                             const struct batoni_transfer *transfer);
 	/* Why the transfer ended in MISMATCH or TIMEOUT, beyond what the status says, from
@@ -324,10 +325,10 @@ struct batoni_placing_ops {
 struct batoni_scrapping_ops {
 	/* The buffer of a transfer that take_back has left BUSY is about to go: what still comes of a
 	 * receive is dropped, and what is left of a send does not leave (so only a communicator that is
-	 * broken scraps sends).  OK: nothing writes or reads there from now on; host->done ends the transfer
+	 * broken scraps sends).  OK: nothing writes or reads there from now on; upcalls->done ends the transfer
 	 * as before, or has, or never will, where its peer does no more.  PENDING: a copy of this
-	 * process's, or of its device, is under way; ask again after `test`.  BUSY: the library
-	 * below may still use it. */
+	 * process's, or of its device, is under way; ask again after `test`.  BUSY: the native library
+	 * may still use it. */
 	enum baton_status (*scrap)(struct batoni_path *path,
 	                           struct batoni_transfer *transfer);
 };
@@ -348,10 +349,10 @@ struct batoni_awaiting_ops {
 struct batoni_unmatched_ops {
 	/* So many more (or, negative, fewer) such receives wait for messages of the path's peers.
 	 * While some do, they count in its load, `test` is called, and a message that comes unmatched
-	 * is noticed as the end of an operation is.  Also within host->claim: it only counts. */
+	 * is noticed as the end of an operation is.  Also within upcalls->claim: it only counts. */
 	void (*expect)(struct batoni_path *path, int change);
 	/* A rank of which a message with this tag, one of the program's, has come and has met no receive,
-	 * where host->may_meet permits it; -1: there is none.  Several ranks take turns.  The
+	 * where upcalls->may_meet permits it; -1: there is none.  Several ranks take turns.  The
 	 * next receive of that rank and tag that is issued meets the message, before any other call
 	 * of the path; the sender does not take it back from now on. */
 	int (*find)(struct batoni_path *path, int tag);
@@ -359,7 +360,7 @@ struct batoni_unmatched_ops {
 
 /* Host-issued: `issue` and `take_back` put work off, to do it for several at once. */
 struct batoni_deferring_ops {
-	/* Do what was put off (host->deferred).  It may have been done meanwhile, by `test`.
+	/* Do what was put off (upcalls->deferred).  It may have been done meanwhile, by `test`.
 	 * Returns the number of events. */
 	size_t (*flush)(struct batoni_path *path);
 };
@@ -374,7 +375,7 @@ struct batoni_aborting_ops {
 	 * words before.  An `enqueue` may run on another thread only if it has not returned for a
 	 * second; it is told too.  Afterwards only place, unplace, abort, close and, without an
 	 * effect, test are called.  Host-issued: take_back has been called for all; for those that
-	 * it left BUSY, `test` is called until host->done has ended them, or close. */
+	 * it left BUSY, `test` is called until upcalls->done has ended them, or close. */
 	bool (*abort)(struct batoni_path *path);
 };
 
@@ -417,15 +418,15 @@ struct batoni_path_ops {
 
 	/* One bounded pass over what is in flight (about 1 MiB of copying, a batch of
 	 * tests).  Returns the number of events (transfers ended, phases entered).
-	 * Stream-issued: makes the library below progress, and shows its asynchronous errors,
-	 * which go to host->broken; where there is no such library, does nothing. */
+	 * Stream-issued: makes the native library progress, and shows its asynchronous errors,
+	 * which go to upcalls->broken; where there is no such library, does nothing. */
 	size_t (*test)(struct batoni_path *path);
 };
 
 /* The leaf or layer sets it, but for `host`, which the engine sets. */
 struct batoni_path {
 	const struct batoni_path_ops *ops;
-	struct batoni_host *host;
+	struct batoni_upcalls *upcalls;
 	struct batoni_load load;
 	uint32_t tests; /* written by the engine: how often it has called `test` in a pass */
 	/* Written by the engine: the communicator is broken, and all that is issued is being taken

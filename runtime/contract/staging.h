@@ -32,7 +32,7 @@ struct batoni_staging_config {
 	/* Pinned buffers for such messages, for each direction; and how many of them the
 	 * messages to one peer may have. */
 	uint32_t eager_slots, eager_per_peer;
-	/* The longest message of the transport below, the same on all ranks: no chunk is
+	/* The longest message of the lower transport, the same on all ranks: no chunk is
 	 * longer, and longer messages go in pieces between any memory.  0: there is no such
 	 * bound. */
 	size_t whole_max;
@@ -41,7 +41,7 @@ struct batoni_staging_config {
 	bool maps, maps_all;
 };
 
-/* The slots that it needs of the transport below: two for each message, and one for each
+/* The slots that it needs of the lower transport: two for each message, and one for each
  * chunk. */
 static inline uint64_t
 batoni_staging_slots(uint64_t above, const struct batoni_staging_config *staging)
@@ -55,9 +55,9 @@ struct batoni_staging_ops {
 	/* Header and eager message together are as long as what MPI sends raw. */
 	struct batoni_staging_config defaults;
 
-	/* The configuration for the transport below, from that for the one above; the same
+	/* The configuration for the lower transport, from that for the one above; the same
 	 * tags on all ranks. */
-	struct batoni_transport_config (*below)(
+	struct batoni_transport_config (*lower)(
 		const struct batoni_transport_config *above,
 		const struct batoni_staging_config *staging);
 	/* Take everything that can fail.  above->device (not NULL) stays the caller's.
@@ -68,13 +68,13 @@ struct batoni_staging_ops {
 	                            int size, struct batoni_staging **staging_p);
 	/* Free what was not started. */
 	void (*discard)(struct batoni_staging *staging);
-	/* The transport for the engine, over `below`, which it owns from then on: closing
+	/* The transport for the engine, over `lower`, which it owns from then on: closing
 	 * it closes both and frees the staging.  beside: NULL, or a path of messages, to the peers that it
-	 * serves, beside those of `below` (`serving` and `closing` of path.h).  It has the tags and slots of
-	 * `below`, lets go of buffers at its close, and is owned and closed likewise.  The messages of the
-	 * one-sided layer are those of `below`. */
+	 * serves, beside those of `lower` (`serving` and `closing` of path.h).  It has the tags and slots of
+	 * `lower`, lets go of buffers at its close, and is owned and closed likewise.  The messages of the
+	 * one-sided layer are those of `lower`. */
 	struct batoni_transport *(*start)(struct batoni_staging *staging,
-	                                  struct batoni_transport *below,
+	                                  struct batoni_transport *lower,
 	                                  struct batoni_path *beside);
 };
 

@@ -7,7 +7,7 @@
  * of either kind of path exist: host-issued (local, near, MPI) and stream-issued (NCCL).
  *
  * Only the engine completes requests.  A path reports the end of a transfer exactly once:
- * by the status that `issue` or `take_back` returns, or by host->done.
+ * by the status that `issue` or `take_back` returns, or by upcalls->done.
  */
 #ifndef BATONI_TRANSPORT_H
 #define BATONI_TRANSPORT_H
@@ -41,7 +41,7 @@ struct batoni_exchanging_ops {
 struct batoni_settling_ops {
 	/* The operations of this rank have ended, some are lent, and it is about to leave: give back
 	 * what can be, and tell the other ranks what they need for the same.  Driver, repeatedly; must
-	 * not block.  It may call host->done. */
+	 * not block.  It may call upcalls->done. */
 	void (*settle)(struct batoni_transport *transport);
 };
 
@@ -54,9 +54,9 @@ struct batoni_clearing_ops {
 	enum baton_status (*clear)(struct batoni_transport *transport);
 };
 
-/* There is a lock under which it calls the library below. */
+/* There is a lock under which it calls the native library. */
 struct batoni_locking_ops {
-	/* For the program's own calls of the library below: take, or give back, the lock under
+	/* For the program's own calls of the native library: take, or give back, the lock under
 	 * which this transport calls it.  Any thread of the program; taking waits for such
 	 * calls.  OK, INVALID (batoni_refuse has said why). */
 	enum baton_status (*lock)(struct batoni_transport *transport, bool take);
@@ -72,7 +72,7 @@ struct batoni_text_ops {
 struct batoni_bootstrap;
 struct batoni_engine_calls;
 
-/* The library below can join some of the ranks (bootstrap.h), for a communicator that is made from this one. */
+/* The native library can join some of the ranks (bootstrap.h), for a communicator that is made from this one. */
 struct batoni_deriving_ops {
 	/* Join the bootstrap of these ranks, by this transport's numbers, in this order; this rank is number
 	 * `rank` of them.  These ranks alone call, each with the same ones, one such call at a time, and have all
@@ -99,8 +99,8 @@ struct batoni_transport_ops {
 	/* Leave the communicator together with all other ranks: PENDING until all have
 	 * called it, then OK; from then on nothing is issued.  Driver, repeatedly; must
 	 * not block.  INVALID, on all ranks: other ranks called `exchange`; the caller may
-	 * retry.  Any other error makes leaving impossible; host->broken has told more, if
-	 * the library below did. */
+	 * retry.  Any other error makes leaving impossible; upcalls->broken has told more, if
+	 * the native library did. */
 	enum baton_status (*leave)(struct batoni_transport *transport);
 	/* Free everything.  The thread that destroys, holding the driver lock; it waits
 	 * for nothing but copies (struct batoni_patience).
@@ -210,7 +210,7 @@ struct batoni_transport {
 	const struct batoni_transport_ops *ops;
 	/* Its load: in_flight and moving are transfers; unmatched receives do not move. */
 	struct batoni_path messages;
-	struct batoni_host *host;
+	struct batoni_upcalls *upcalls;
 	struct batoni_patience *patience; /* set before close */
 	int rank;
 	int size;
@@ -239,7 +239,7 @@ struct batoni_transport {
 	/* Constant.  After its close no library reaches a buffer of a transfer that it has
 	 * not ended. */
 	bool lets_go;
-	/* Constant.  The end of any rank breaks it: it calls host->broken with PEER at some time. */
+	/* Constant.  The end of any rank breaks it: it calls upcalls->broken with PEER at some time. */
 	bool ends_with_a_rank;
 	/* The pages of segments are allocated by batoni_shm_populate, not before. */
 	bool sparse_segments;

@@ -30,7 +30,7 @@ struct batoni_comm_driving {
 	_Atomic bool lost;   /* the transport may not be called any more */
 	/* The lower transport of a native one may not; the program had used no signals and
 	 * windows, and calls that need them are refused. */
-	_Atomic bool lost_below;
+	_Atomic bool lost_lower;
 };
 
 /* The order of enqueuing calls on an asynchronous device (ops/publish.c). */

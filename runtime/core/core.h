@@ -97,7 +97,7 @@ struct baton_comm {
 	               operations, and nothing asks for their types */
 	int64_t timeout_ns; /* 0: none */
 	enum baton_progress progress;
-	struct batoni_host host;
+	struct batoni_upcalls upcalls;
 	struct batoni_comm_driving driving;
 	uint32_t tensors_max;
 	/* Memory of lists (tensor_store.c), from the first call that needs it. */

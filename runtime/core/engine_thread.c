@@ -355,7 +355,7 @@ batoni_engine_start(void)
 	return status;
 }
 
-/* False: the caller must not finalise the libraries below, since a lock may stay held.
+/* False: the caller must not finalise the native libraries, since a lock may stay held.
  * exit() may run in a signal handler that has interrupted a call of Baton on this thread.
  * That call may hold the driver lock, or another lock that the engine's thread waits
  * for.  The join is therefore timed. */

@@ -12,13 +12,13 @@
 #include "sweep.h"
 
 static struct baton_comm *
-comm_of(struct batoni_host *host)
+comm_of(struct batoni_upcalls *upcalls)
 {
-	return batoni_container_of(host, struct baton_comm, host);
+	return batoni_container_of(upcalls, struct baton_comm, upcalls);
 }
 
 static void
-host_broken(struct batoni_host *host, enum baton_status fatal,
+host_broken(struct batoni_upcalls *upcalls, enum baton_status fatal,
             const char *call, int code, const char *text)
 {
 	char why[256];
@@ -28,14 +28,14 @@ host_broken(struct batoni_host *host, enum baton_status fatal,
 		         text);
 	else
 		snprintf(why, sizeof(why), "%s", text);
-	batoni_comm_break(comm_of(host), fatal, why);
+	batoni_comm_break(comm_of(upcalls), fatal, why);
 }
 
 static void
-host_deferred(struct batoni_host *host)
+host_deferred(struct batoni_upcalls *upcalls)
 {
 	struct batoni_engine *e = &batoni_engine;
-	struct baton_comm *comm = comm_of(host);
+	struct baton_comm *comm = comm_of(upcalls);
 
 	if (comm->work.deferred)
 		return;
@@ -45,27 +45,27 @@ host_deferred(struct batoni_host *host)
 }
 
 static void
-host_moves(struct batoni_host *host)
+host_moves(struct batoni_upcalls *upcalls)
 {
-	batoni_comm_set_busy(comm_of(host));
+	batoni_comm_set_busy(comm_of(upcalls));
 }
 
 static bool
-host_may_meet(struct batoni_host *host, int peer, int tag)
+host_may_meet(struct batoni_upcalls *upcalls, int peer, int tag)
 {
-	return batoni_line_may_meet(comm_of(host), peer, tag);
+	return batoni_line_may_meet(comm_of(upcalls), peer, tag);
 }
 
 static struct batoni_transfer *
-host_claim(struct batoni_host *host, int peer, int tag)
+host_claim(struct batoni_upcalls *upcalls, int peer, int tag)
 {
-	return batoni_line_claim(comm_of(host), peer, tag);
+	return batoni_line_claim(comm_of(upcalls), peer, tag);
 }
 
 static void
-host_lost(struct batoni_host *host, bool exits, const char *why)
+host_lost(struct batoni_upcalls *upcalls, bool exits, const char *why)
 {
-	struct baton_comm *comm = comm_of(host);
+	struct baton_comm *comm = comm_of(upcalls);
 
 	(void)exits;
 	batoni_lock();
@@ -80,31 +80,31 @@ host_lost(struct batoni_host *host, bool exits, const char *why)
 	batoni_unlock();
 }
 
-/* A call that finds `lost_below` false has set `used` before, so either this sees that, or
+/* A call that finds `lost_lower` false has set `used` before, so either this sees that, or
  * the call is refused. */
 static bool
-host_lost_below(struct batoni_host *host, const char *why)
+host_lost_lower(struct batoni_upcalls *upcalls, const char *why)
 {
-	struct baton_comm *comm = comm_of(host);
+	struct baton_comm *comm = comm_of(upcalls);
 
-	atomic_store(&comm->driving.lost_below, true);
+	atomic_store(&comm->driving.lost_lower, true);
 	if (!comm->onesided || !atomic_load(&comm->onesided->used))
 		return false;
-	host_lost(host, false, why);
+	host_lost(upcalls, false, why);
 	return true;
 }
 
 void
-batoni_host_init(struct baton_comm *comm)
+batoni_upcalls_init(struct baton_comm *comm)
 {
-	comm->host = (struct batoni_host){
-		.done = batoni_host_done,
+	comm->upcalls = (struct batoni_upcalls){
+		.done = batoni_upcall_done,
 		.broken = host_broken,
 		.deferred = host_deferred,
 		.moves = host_moves,
 		.may_meet = host_may_meet,
 		.claim = host_claim,
 		.lost = host_lost,
-		.lost_below = host_lost_below,
+		.lost_lower = host_lost_lower,
 	};
 }

@@ -13,11 +13,11 @@ batoni_observer_set(const struct batoni_observer *observer_or_null)
 }
 
 static void
-host_copying(struct batoni_host *host, const struct batoni_transfer *transfer,
+host_copying(struct batoni_upcalls *upcalls, const struct batoni_transfer *transfer,
              bool begins)
 {
 	struct baton_comm *comm =
-		batoni_container_of(host, struct baton_comm, host);
+		batoni_container_of(upcalls, struct baton_comm, upcalls);
 
 	/* Messages of the one-sided layer are no operations. */
 	if (transfer->slot < comm->pool.size)
@@ -35,7 +35,7 @@ batoni_observe_comm(struct baton_comm *comm,
 		comm->observer = trace(comm);
 	comm->observed = comm->pool.stamps || comm->observer;
 	if (comm->observer && comm->observer->copying)
-		comm->host.copying = host_copying;
+		comm->upcalls.copying = host_copying;
 }
 
 static void

@@ -23,7 +23,7 @@ batoni_line_takes(struct batoni_op *op)
 
 /* May a receive from any rank have a message of this one: does no earlier receive wait for it? */
 bool batoni_line_may_meet(const struct baton_comm *comm, int rank, int tag);
-/* As host->claim (path.h). */
+/* As upcalls->claim (path.h). */
 struct batoni_transfer *batoni_line_claim(struct baton_comm *comm, int rank, int tag);
 /* The rank of a message with this tag that a receive from any rank meets if it is issued next; or -1. */
 int batoni_line_find(struct baton_comm *comm, int tag);

@@ -7,7 +7,7 @@
  * on and call `reached` for their next items from within that call.  `reached`
  * defers all work: it arms the operation, makes a FIFO ready, or appends to
  * engine.finish.  batoni_end_and_issue does that work once the call has returned.
- * transport->issue may end other transfers by host->done, under the same rule.
+ * transport->issue may end other transfers by upcalls->done, under the same rule.
  *
  * Lent: an issued operation ends early, but its transport cannot give the buffer
  * back yet.  The operation has ended for the program (DONE) and for its stream.  It
@@ -780,11 +780,11 @@ batoni_op_give_back(struct batoni_op *op)
 }
 
 void
-batoni_host_done(struct batoni_host *host, struct batoni_transfer *transfer,
+batoni_upcall_done(struct batoni_upcalls *upcalls, struct batoni_transfer *transfer,
                  enum baton_status status)
 {
 	struct baton_comm *comm =
-		batoni_container_of(host, struct baton_comm, host);
+		batoni_container_of(upcalls, struct baton_comm, upcalls);
 	struct batoni_op *op = op_of(transfer);
 
 	if (unlikely(transfer->slot >= comm->pool.size)) {

@@ -127,7 +127,7 @@ batoni_stream_check(const struct baton_comm *comm, baton_stream stream,
 	return ops->stream_check(comm->device, stream, launching);
 }
 
-/* The library below may use streams of its own to copy, which this one would stop. */
+/* The native library may use streams of its own to copy, which this one would stop. */
 static enum baton_status
 check_direct(const char *call, const struct baton_comm *comm, baton_stream stream)
 {
@@ -523,12 +523,12 @@ static enum baton_status
 note_message(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
              const struct batoni_arguments *a, size_t bytes)
 {
-	static const struct batoni_note_ops ops = {.replay = replay_message,
+	static const struct batoni_plan_entry_ops ops = {.replay = replay_message,
 	                                           .message = true};
 	struct batoni_recorded recorded;
 
 	batoni_recorded_fill(&recorded, kind, a, bytes);
-	return batoni_plan_note(call, batoni_plan_recorded(comm), &ops,
+	return batoni_plan_add(call, batoni_plan_recorded(comm), &ops,
 	                        a->stream, &recorded, sizeof(recorded), NULL, 0);
 }
 

@@ -2,7 +2,7 @@
 /*
  * Plans: recording.  (plan_need.c has what bounds them, plan_launch.c launches them.)
  *
- * A plan is a list of notes.  A note is a call: a function that makes it again, and a copy of its
+ * A plan is a list of entries.  An entry is a call: a function that makes it again, and a copy of its
  * arguments; or the beginning or end of a group.
  *
  * States.  Recording: the plan is what the thread that began it has open on the communicator
@@ -16,10 +16,10 @@
  * A call that is recorded goes the whole way of a call: its checks, a slot from the pool,
  * the place of its buffer, its path, up to where it would be published (`add`).
  * There it is refused with BATONI_RECORDED, so that everything is given back, and then it is
- * noted.  So a plan has only calls that would have been accepted.
+ * kept as an entry.  So a plan has only calls that would have been accepted.
  *
  * Lifetimes.  A communicator with plans is not destroyed (comm->plans), and a window that a plan
- * names is not deregistered (its note counts it).  Streams and buffers are the program's.
+ * names is not deregistered (its entry counts it).  Streams and buffers are the program's.
  *
  * Threads.  A plan that is ready is only read: any number of threads may launch it at
  * once.  Destroying it beside another call on it is the program's error, as for a queue.
@@ -58,15 +58,15 @@ batoni_plan_recorded(const struct baton_comm *comm)
 static void
 plan_free(struct baton_plan *plan)
 {
-	const struct batoni_note *note;
+	const struct batoni_plan_entry *entry;
 
-	for (size_t at = 0; at < plan->bytes; at += note->bytes) {
-		note = batoni_plan_at(plan, at);
-		if (note->ops && note->ops->forget)
-			note->ops->forget(batoni_note_payload(note));
+	for (size_t at = 0; at < plan->bytes; at += entry->bytes) {
+		entry = batoni_plan_at(plan, at);
+		if (entry->ops && entry->ops->forget)
+			entry->ops->forget(batoni_plan_entry_payload(entry));
 	}
 	batoni_scope_forget(&plan->recording);
-	batoni_free(plan->notes);
+	batoni_free(plan->entries);
 	batoni_free(plan->streams);
 	atomic_fetch_sub(&plan->comm->plans, 1);
 	batoni_handle_retire(&handles, plan);
@@ -77,24 +77,24 @@ static bool
 reserve(struct baton_plan *plan, size_t n)
 {
 	size_t room = plan->room ? plan->room : ROOM_FIRST;
-	unsigned char *notes;
+	unsigned char *entries;
 
 	if (plan->room - plan->bytes >= n)
 		return true;
 	while (room - plan->bytes < n)
 		room *= 2;
-	notes = batoni_alloc(room, 1);
-	if (!notes)
+	entries = batoni_alloc(room, 1);
+	if (!entries)
 		return false;
 	if (plan->bytes > 0)
-		memcpy(notes, plan->notes, plan->bytes);
-	batoni_free(plan->notes);
-	plan->notes = notes;
+		memcpy(entries, plan->entries, plan->bytes);
+	batoni_free(plan->entries);
+	plan->entries = entries;
 	plan->room = room;
 	return true;
 }
 
-/* ---- notes ---- */
+/* ---- entries ---- */
 
 static enum baton_status
 refuse_memory(const char *call, struct baton_plan *plan)
@@ -105,20 +105,20 @@ refuse_memory(const char *call, struct baton_plan *plan)
 }
 
 enum baton_status
-batoni_plan_note(const char *call, struct baton_plan *plan,
-                 const struct batoni_note_ops *ops, baton_stream stream,
+batoni_plan_add(const char *call, struct baton_plan *plan,
+                 const struct batoni_plan_entry_ops *ops, baton_stream stream,
                  const void *payload, size_t n, const void *more, size_t more_n)
 {
 	size_t first = (n + 15) & ~(size_t)15;
 	size_t bytes = BATONI_NOTE_BYTES + first + ((more_n + 15) & ~(size_t)15);
-	struct batoni_note *note;
+	struct batoni_plan_entry *entry;
 	unsigned char *at;
 
 	if (!reserve(plan, bytes))
 		return refuse_memory(call, plan);
-	at = plan->notes + plan->bytes;
-	note = (struct batoni_note *)(void *)at;
-	*note = (struct batoni_note){
+	at = plan->entries + plan->bytes;
+	entry = (struct batoni_plan_entry *)(void *)at;
+	*entry = (struct batoni_plan_entry){
 		.ops = ops, .stream = stream, .bytes = (uint32_t)bytes};
 	memcpy(at + BATONI_NOTE_BYTES, payload, n);
 	if (more_n > 0)
@@ -132,12 +132,12 @@ batoni_plan_note(const char *call, struct baton_plan *plan,
 static enum baton_status
 note_group(const char *call, struct baton_plan *plan, bool begins)
 {
-	struct batoni_note *note;
+	struct batoni_plan_entry *entry;
 
 	if (!reserve(plan, BATONI_NOTE_BYTES))
 		return refuse_memory(call, plan);
-	note = (struct batoni_note *)(void *)(plan->notes + plan->bytes);
-	*note = (struct batoni_note){
+	entry = (struct batoni_plan_entry *)(void *)(plan->entries + plan->bytes);
+	*entry = (struct batoni_plan_entry){
 		.bytes = (uint32_t)BATONI_NOTE_BYTES, .begins = begins};
 	plan->bytes += BATONI_NOTE_BYTES;
 	return BATON_OK;

@@ -7,7 +7,7 @@
 #include "scope.h"
 
 /* What a recorded call is made of. */
-struct batoni_note_ops {
+struct batoni_plan_entry_ops {
 	/* Enqueue it: as the call does, without the checks of what cannot change.  The
 	 * payload is as it was recorded. */
 	enum baton_status (*replay)(struct baton_comm *comm, const void *payload);
@@ -21,12 +21,12 @@ struct batoni_note_ops {
 struct baton_plan *batoni_plan_recorded(const struct baton_comm *comm);
 /* The call was found good, up to BATONI_RECORDED.  Keep a copy of it: n bytes at payload, and
  * more_n at more, which lie behind them, aligned to 16.  OK, NOMEM (the plan is void). */
-enum baton_status batoni_plan_note(const char *call, struct baton_plan *plan,
-                                   const struct batoni_note_ops *ops,
+enum baton_status batoni_plan_add(const char *call, struct baton_plan *plan,
+                                   const struct batoni_plan_entry_ops *ops,
                                    baton_stream stream, const void *payload,
                                    size_t n, const void *more, size_t more_n);
 static inline const void *
-batoni_note_more(const void *payload, size_t n)
+batoni_plan_entry_more(const void *payload, size_t n)
 {
 	return (const char *)payload + ((n + 15) & ~(size_t)15);
 }
@@ -53,10 +53,10 @@ void batoni_launch_note_failure(struct batoni_op *launch, uint32_t index,
                                 enum baton_status status, unsigned kind,
                                 const struct batoni_transfer *transfer);
 
-struct batoni_note {
-	const struct batoni_note_ops *ops; /* NULL: a group begins or ends */
+struct batoni_plan_entry {
+	const struct batoni_plan_entry_ops *ops; /* NULL: a group begins or ends */
 	baton_stream stream;
-	uint32_t bytes; /* of the note with its payload: a multiple of 16 */
+	uint32_t bytes; /* of the entry with its payload: a multiple of 16 */
 	bool begins;    /* a group */
 };
 
@@ -71,7 +71,7 @@ struct baton_plan {
 	struct baton_comm *comm;
 	struct batoni_scope recording; /* of the thread that records it, until its end */
 	/* From its end on it does not change. */
-	unsigned char *notes;
+	unsigned char *entries;
 	size_t bytes, room;
 	uint32_t operations, groups, calls; /* calls: operations in no group, and groups */
 	/* What a launch needs: on streams (of a device that is bounded), and for its lists. */
@@ -85,19 +85,19 @@ struct baton_plan {
 	struct batoni_handle handle;
 };
 
-static inline const struct batoni_note *
+static inline const struct batoni_plan_entry *
 batoni_plan_at(const struct baton_plan *plan, size_t at)
 {
-	return (const struct batoni_note *)(const void *)(plan->notes + at);
+	return (const struct batoni_plan_entry *)(const void *)(plan->entries + at);
 }
 
-/* The payload of a note begins there. */
-#define BATONI_NOTE_BYTES ((sizeof(struct batoni_note) + 15) & ~(size_t)15)
+/* The payload of an entry begins there. */
+#define BATONI_NOTE_BYTES ((sizeof(struct batoni_plan_entry) + 15) & ~(size_t)15)
 
 static inline const void *
-batoni_note_payload(const struct batoni_note *note)
+batoni_plan_entry_payload(const struct batoni_plan_entry *entry)
 {
-	return (const char *)note + BATONI_NOTE_BYTES;
+	return (const char *)entry + BATONI_NOTE_BYTES;
 }
 
 /* ---- plan_need.c ---- */

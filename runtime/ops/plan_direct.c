@@ -27,13 +27,13 @@ bool
 batoni_plan_is_direct(const struct baton_plan *plan)
 {
 	const struct batoni_recorded *recorded;
-	const struct batoni_note *note;
+	const struct batoni_plan_entry *entry;
 
-	for (size_t at = 0; at < plan->bytes; at += note->bytes) {
-		note = batoni_plan_at(plan, at);
-		if (!note->ops || !note->ops->message)
+	for (size_t at = 0; at < plan->bytes; at += entry->bytes) {
+		entry = batoni_plan_at(plan, at);
+		if (!entry->ops || !entry->ops->message)
 			return false;
-		recorded = batoni_note_payload(note);
+		recorded = batoni_plan_entry_payload(entry);
 		if (!recorded->a.buffer || recorded->a.peer < 0 ||
 		    (recorded->optioned && recorded->options.timeout_ns > 0))
 			return false;
@@ -45,16 +45,16 @@ static bool
 streams_are_fine(const struct baton_plan *plan)
 {
 	struct baton_comm *comm = plan->comm;
-	const struct batoni_note *note, *checked = NULL;
+	const struct batoni_plan_entry *entry, *checked = NULL;
 
-	for (size_t at = 0; at < plan->bytes; at += note->bytes) {
-		note = batoni_plan_at(plan, at);
-		if (checked && note->stream == checked->stream)
+	for (size_t at = 0; at < plan->bytes; at += entry->bytes) {
+		entry = batoni_plan_at(plan, at);
+		if (checked && entry->stream == checked->stream)
 			continue;
-		if (comm->device_ops->stream_check(comm->device, note->stream,
+		if (comm->device_ops->stream_check(comm->device, entry->stream,
 		                                   false) != BATON_OK)
 			return false;
-		checked = note;
+		checked = entry;
 	}
 	return true;
 }
@@ -120,21 +120,21 @@ static void
 issue_members(struct batoni_op *launch, const struct baton_plan *plan, struct batoni_op *op)
 {
 	struct baton_comm *comm = plan->comm;
-	const struct batoni_note *note;
+	const struct batoni_plan_entry *entry;
 	struct batoni_op *next;
 	uint32_t index = 0;
 
-	for (size_t at = 0; at < plan->bytes; at += note->bytes, op = next) {
+	for (size_t at = 0; at < plan->bytes; at += entry->bytes, op = next) {
 		const struct batoni_recorded *recorded;
 		bool now;
 
-		note = batoni_plan_at(plan, at);
-		recorded = batoni_note_payload(note);
+		entry = batoni_plan_at(plan, at);
+		recorded = batoni_plan_entry_payload(entry);
 		next = op->next;
 		batoni_op_list_out(op, BATONI_IN_LAUNCH);
 		now = batoni_direct_may_issue(comm) &&
 		      comm->device_ops->stream_idle(comm->device,
-		                                    note->stream) == BATON_OK;
+		                                    entry->stream) == BATON_OK;
 		fill_member(launch, op, index++, recorded, now);
 		if (likely(now)) {
 			issue_member(launch, op);

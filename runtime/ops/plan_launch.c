@@ -8,7 +8,7 @@
  * without a queue; they are PLANNED, and know the launch by its slot.  Groups of the plan
  * are groups.
  *
- * Building, on the enqueuing thread: the notes are replayed.  Meanwhile the launch is what the thread
+ * Building, on the enqueuing thread: the entries are replayed.  Meanwhile the launch is what the thread
  * has open on the communicator (a scope, `struct building`), which gathers what they enqueue; none of
  * it is published.  If a replay is refused, all slots are given back, and the call returns the
  * refusal: nothing was enqueued.
@@ -184,11 +184,11 @@ unmake_from(struct batoni_op *op)
 }
 
 static enum baton_status
-replay_group(struct building *building, const struct batoni_note *note)
+replay_group(struct building *building, const struct batoni_plan_entry *entry)
 {
 	struct batoni_op *group = building->group;
 
-	if (note->begins) {
+	if (entry->begins) {
 		building->group = batoni_group_new(call, building->scope.comm);
 		return building->group ? BATON_OK : BATON_ERR_AGAIN;
 	}
@@ -205,23 +205,23 @@ replay(struct building *building, const struct baton_plan *plan)
 {
 	struct baton_comm *comm = plan->comm;
 	enum baton_status status = BATON_OK;
-	const struct batoni_note *note, *checked = NULL;
+	const struct batoni_plan_entry *entry, *checked = NULL;
 
 	for (size_t at = 0; at < plan->bytes && status == BATON_OK;
-	     at += note->bytes) {
-		note = batoni_plan_at(plan, at);
-		if (!note->ops) {
-			status = replay_group(building, note);
+	     at += entry->bytes) {
+		entry = batoni_plan_at(plan, at);
+		if (!entry->ops) {
+			status = replay_group(building, entry);
 			continue;
 		}
 		/* What may have changed: the stream, and what the replay asks for. */
-		if (!checked || note->stream != checked->stream)
-			status = batoni_check_target(call, comm, note->stream,
+		if (!checked || entry->stream != checked->stream)
+			status = batoni_check_target(call, comm, entry->stream,
 			                             false);
-		checked = note;
+		checked = entry;
 		if (status == BATON_OK)
-			status = note->ops->replay(comm,
-			                           batoni_note_payload(note));
+			status = entry->ops->replay(comm,
+			                           batoni_plan_entry_payload(entry));
 	}
 	return status;
 }

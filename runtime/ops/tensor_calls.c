@@ -513,7 +513,7 @@ replay(struct baton_comm *comm, const void *payload)
 	call.comm = comm;
 	call.options = &r->options;
 	/* Of a receive, which takes memory that it may write: it writes to the program's. */
-	call.tensors = (struct baton_tensor *)(uintptr_t)batoni_note_more(
+	call.tensors = (struct baton_tensor *)(uintptr_t)batoni_plan_entry_more(
 		payload, sizeof(*r));
 	status = describe(&call, &list);
 	if (status != BATON_OK)
@@ -526,10 +526,10 @@ replay(struct baton_comm *comm, const void *payload)
 static enum baton_status
 note(const struct list_call *call)
 {
-	static const struct batoni_note_ops ops = {.replay = replay};
+	static const struct batoni_plan_entry_ops ops = {.replay = replay};
 	const struct recorded r = {*call, *call->options};
 
-	return batoni_plan_note(call->name, batoni_plan_recorded(call->comm),
+	return batoni_plan_add(call->name, batoni_plan_recorded(call->comm),
 	                        &ops, call->stream, &r, sizeof(r), call->tensors,
 	                        call->count * sizeof(*call->tensors));
 }

@@ -70,9 +70,9 @@ struct engine_slot {
 
 static struct world {
 	struct batoni_nccl nccl;
-	struct batoni_transport below;
+	struct batoni_transport lower;
 	struct batoni_device device;
-	struct batoni_host host;
+	struct batoni_upcalls upcalls;
 	/* Behind those of messages, that of puts and that of lists. */
 	struct batoni_nccl_lane lanes[LANES_MAX + 2];
 	struct batoni_transfer *posted[SIZE], *sending[SIZE];
@@ -288,7 +288,7 @@ static const struct batoni_mark_ops marks = {
 
 static const struct batoni_device_ops device_ops = {.marks = &marks};
 
-/* ---- the transport below ---- */
+/* ---- the lower transport ---- */
 
 static struct batoni_transfer **
 place_of(const struct batoni_transfer *transfer)
@@ -301,7 +301,7 @@ place_of(const struct batoni_transfer *transfer)
 }
 
 static enum baton_status
-below_issue(struct batoni_path *of, struct batoni_transfer *transfer)
+lower_issue(struct batoni_path *of, struct batoni_transfer *transfer)
 {
 	struct batoni_transfer **place = place_of(transfer);
 	size_t most = BATONI_NCCL_RECORDS * sizeof(struct batoni_nccl_record);
@@ -323,7 +323,7 @@ below_issue(struct batoni_path *of, struct batoni_transfer *transfer)
 
 /* A send that a peer may have is not taken back. */
 static enum baton_status
-below_take_back(struct batoni_path *of, struct batoni_transfer *transfer)
+lower_take_back(struct batoni_path *of, struct batoni_transfer *transfer)
 {
 	struct batoni_transfer **place = place_of(transfer);
 
@@ -335,15 +335,15 @@ below_take_back(struct batoni_path *of, struct batoni_transfer *transfer)
 	return BATON_ERR_CANCELED;
 }
 
-static const struct batoni_path_ops below_ops = {
+static const struct batoni_path_ops lower_ops = {
 	.host_issued = &(const struct batoni_host_issued_ops){
-		.issue = below_issue,
-		.take_back = below_take_back,
+		.issue = lower_issue,
+		.take_back = lower_take_back,
 	},
 };
 
 static void
-below_ends(struct batoni_transfer **place, size_t bytes, enum baton_status status)
+lower_ends(struct batoni_transfer **place, size_t bytes, enum baton_status status)
 {
 	struct batoni_transfer *transfer = *place;
 
@@ -369,12 +369,12 @@ forget(struct engine_slot *slot)
 }
 
 static void
-done(struct batoni_host *host, struct batoni_transfer *transfer,
+done(struct batoni_upcalls *upcalls, struct batoni_transfer *transfer,
      enum baton_status status)
 {
 	struct engine_slot *slot = &slots[transfer->slot];
 
-	(void)host;
+	(void)upcalls;
 	CLAIM(&slot->transfer == transfer && slot->held);
 	CLAIM(status == BATON_OK || status == BATON_ERR_MISMATCH ||
 	      status == BATON_ERR_TRUNCATED || status == BATON_ERR_CANCELED);
@@ -383,21 +383,21 @@ done(struct batoni_host *host, struct batoni_transfer *transfer,
 }
 
 static void
-broken(struct batoni_host *host, enum baton_status fatal, const char *call,
+broken(struct batoni_upcalls *upcalls, enum baton_status fatal, const char *call,
        int code, const char *text)
 {
-	(void)host;
+	(void)upcalls;
 	CLAIM(!world.broken);
-	/* The library below returned nothing, so the text is a sentence. */
+	/* The native library returned nothing, so the text is a sentence. */
 	CLAIM((call != NULL || code == 0) && text[0] != '\0');
 	CLAIM(fatal == BATON_ERR_PEER || fatal == BATON_ERR_TRUNCATED);
 	world.broken = true;
 }
 
 static void
-moves(struct batoni_host *host)
+moves(struct batoni_upcalls *upcalls)
 {
-	(void)host;
+	(void)upcalls;
 }
 
 /* ---- a world ---- */
@@ -409,24 +409,24 @@ begin(uint8_t kind)
 
 	memset(&world, 0, sizeof(world));
 	world.sends_end_at_once = kind & 1;
-	world.host = (struct batoni_host){
+	world.upcalls = (struct batoni_upcalls){
 		.done = done, .broken = broken, .moves = moves};
-	world.below.messages.ops = &below_ops;
+	world.lower.messages.ops = &lower_ops;
 	world.device.ops = &device_ops;
 	nccl->base.messages.ops = &batoni_nccl_checked_ops;
 	nccl->lists.ops = &batoni_nccl_lists_ops;
 	nccl->has_lists = kind & 8;
 	nccl->config.check = !nccl->has_lists;
 	path()->load.quiet = kind & 2;
-	nccl->base.host = &world.host;
+	nccl->base.upcalls = &world.upcalls;
 	nccl->base.rank = RANK;
 	nccl->base.size = SIZE;
-	nccl->below = &world.below;
+	nccl->lower = &world.lower;
 	nccl->api = &api;
 	nccl->device = &world.device;
 	nccl->config.slots = SLOTS;
 	nccl->config.size = SIZE;
-	nccl->config.below_slot = SLOTS;
+	nccl->config.lower_slot = SLOTS;
 	nccl->bits = BITS;
 	nccl->lanes_n = kind & 4 ? 2 : LANES_MAX;
 	nccl->lanes = world.lanes;
@@ -576,7 +576,7 @@ issue_one(const struct unit *unit)
 	batoni_nccl_checked_ops.placing->place(path(), &slot->transfer);
 	status = batoni_nccl_checked_ops.host_issued->issue(path(), &slot->transfer);
 	if (status != BATON_PENDING)
-		done(&world.host, &slot->transfer, status);
+		done(&world.upcalls, &slot->transfer, status);
 }
 
 static void
@@ -612,7 +612,7 @@ take_back(unsigned number)
 	if (status == BATON_ERR_BUSY)
 		slot->lent = true;
 	else
-		done(&world.host, &slot->transfer, status);
+		done(&world.upcalls, &slot->transfer, status);
 }
 
 /* ---- what peers say ---- */
@@ -781,7 +781,7 @@ deliver(const struct unit *unit, const uint8_t *at, const uint8_t *end)
 		return at;
 	most = bytes < posted->bytes ? bytes : posted->bytes;
 	memcpy(posted->buffer, message.records, most);
-	below_ends(&world.posted[peer], bytes,
+	lower_ends(&world.posted[peer], bytes,
 	           bytes > most ? BATON_ERR_TRUNCATED : BATON_OK);
 	test();
 	look_at_message(&message, bytes);
@@ -844,7 +844,7 @@ leave(void)
 	batoni_nccl_checked_leave(&world.nccl);
 	for (int i = 0; i < SIZE; i++)
 		if (world.sending[i])
-			below_ends(&world.sending[i], world.sending[i]->bytes,
+			lower_ends(&world.sending[i], world.sending[i]->bytes,
 			           BATON_OK);
 	batoni_nccl_checked_leave(&world.nccl);
 	status = batoni_nccl_checked_leave(&world.nccl);
@@ -883,7 +883,7 @@ carry_out(const struct unit *unit, const uint8_t *at, const uint8_t *end)
 		return deliver(unit, at, end);
 	case SENT:
 		if (world.sending[peer])
-			below_ends(&world.sending[peer],
+			lower_ends(&world.sending[peer],
 			           world.sending[peer]->bytes, BATON_OK);
 		break;
 	case TEST:
@@ -903,7 +903,7 @@ carry_out(const struct unit *unit, const uint8_t *at, const uint8_t *end)
 		break;
 	case LOSE:
 		/* What a transport says when the peer has ended. */
-		below_ends(&world.posted[peer], 0, BATON_ERR_PEER);
+		lower_ends(&world.posted[peer], 0, BATON_ERR_PEER);
 		test();
 		break;
 	case LEAVE:

@@ -28,7 +28,7 @@
 enum { SIZE = 3, BITS = 2, STEPS_MOST = 300, BUSY_MOST = 4, PATCHES_MOST = 3 };
 
 static struct world {
-	struct batoni_transport below;
+	struct batoni_transport lower;
 	struct batoni_device device;
 	struct batoni_patience patience;
 	struct batoni_nccl_api api;
@@ -443,7 +443,7 @@ static const struct batoni_device_ops device_ops = {
 	.events = &events,
 };
 
-/* ---- the transport below ---- */
+/* ---- the lower transport ---- */
 
 /* The part of another rank, which is this rank's to begin with. */
 static void
@@ -497,7 +497,7 @@ exchange(struct batoni_transport *transport, uint64_t what, const void *mine,
 	return BATON_OK;
 }
 
-static const struct batoni_transport_ops below_ops = {
+static const struct batoni_transport_ops lower_ops = {
 	.name = "stub",
 	.exchanging = &(const struct batoni_exchanging_ops){.exchange = exchange},
 };
@@ -527,9 +527,9 @@ begin(const uint8_t *bytes, size_t n)
 	if (bytes[0] & 4)
 		world.api.put_signal = NULL;
 	world.device.ops = &device_ops;
-	world.below.ops = &below_ops;
-	world.below.rank = bytes[0] % SIZE;
-	world.below.size = SIZE;
+	world.lower.ops = &lower_ops;
+	world.lower.rank = bytes[0] % SIZE;
+	world.lower.size = SIZE;
 	world.patience.until_ns = UINT64_MAX;
 }
 
@@ -542,7 +542,7 @@ create(uint8_t kind)
 		.lanes = kind & 8 ? 1 : 0,
 		.timeout_ns = 1000000,
 		.slots = 8,
-		.below_slot = kind & 16 ? 8 : 0,
+		.lower_slot = kind & 16 ? 8 : 0,
 		.check = kind & 32,
 		.lists = !(kind & 64),
 		.driver_lock = driver_lock,
@@ -581,7 +581,7 @@ await_units(struct batoni_transport *transport)
 static void
 use(struct batoni_transport *transport)
 {
-	CLAIM(transport->rank == world.below.rank && transport->size == SIZE);
+	CLAIM(transport->rank == world.lower.rank && transport->size == SIZE);
 	transport->patience = &world.patience;
 	CLAIM(!transport->why_no_puts || !transport->puts);
 	while (fuzz_input.at < fuzz_input.end && transport->puts)
@@ -639,7 +639,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 	begin(bytes, n);
 	native = create(bytes[0]);
 	for (int i = 0; i < STEPS_MOST && status == BATON_PENDING; i++) {
-		status = batoni_native_ops.step(native, &world.below, &transport);
+		status = batoni_native_ops.step(native, &world.lower, &transport);
 		CLAIM(!world.in_driver && !world.entered);
 	}
 	CLAIM(status == BATON_OK || status == BATON_PENDING ||

@@ -433,14 +433,14 @@ poke_ring(const struct unit *unit, int in, int of)
 	                UINT64_C(1) << of);
 }
 
-/* The transport below says that a rank is gone. */
+/* The lower transport says that a rank is gone. */
 static void
-break_below(int rank)
+break_lower(int rank)
 {
-	struct batoni_path *below = &world.ranks[rank].below.messages;
+	struct batoni_path *lower = &world.ranks[rank].lower.messages;
 
 	if (world.ranks[rank].broken == BATON_OK)
-		below->host->broken(below->host, BATON_ERR_PEER, NULL, 0, "gone");
+		lower->upcalls->broken(lower->upcalls, BATON_ERR_PEER, NULL, 0, "gone");
 }
 
 /* Messages of one cell, until no more goes. */
@@ -498,7 +498,7 @@ obey(const struct unit *unit)
 		fill(rank, peer, at);
 		break;
 	case BREAK:
-		break_below(rank);
+		break_lower(rank);
 		break;
 	case COMMANDS:
 		break;

@@ -155,7 +155,7 @@ say(int fd, const struct unit *unit, uint32_t to)
 static struct rank {
 	struct batoni_tcp *tcp;
 	struct batoni_transport *transport;
-	struct batoni_host host;
+	struct batoni_upcalls upcalls;
 	struct batoni_transfer transfers[SLOTS];
 	bool held[SLOTS], asked[SLOTS];
 	int other;
@@ -178,18 +178,18 @@ forget(struct batoni_transfer *transfer, enum baton_status status)
 }
 
 static void
-done(struct batoni_host *host, struct batoni_transfer *transfer,
+done(struct batoni_upcalls *upcalls, struct batoni_transfer *transfer,
      enum baton_status status)
 {
-	(void)host;
+	(void)upcalls;
 	forget(transfer, status);
 }
 
 static void
-broken(struct batoni_host *host, enum baton_status fatal, const char *call,
+broken(struct batoni_upcalls *upcalls, enum baton_status fatal, const char *call,
        int code, const char *text)
 {
-	(void)host;
+	(void)upcalls;
 	(void)call;
 	(void)code;
 	CLAIM(!rank.broken && fatal == BATON_ERR_PEER && text[0] != '\0');
@@ -208,8 +208,8 @@ begin_rank(void)
 	CLAIM(batoni_tcp_new(RANK, SIZE, &link, &rank.tcp) == BATON_OK);
 	CLAIM(batoni_tcp_alloc(rank.tcp, &config) == BATON_OK);
 	rank.transport = batoni_tcp_transport(rank.tcp);
-	rank.host = (struct batoni_host){.done = done, .broken = broken};
-	rank.transport->host = rank.transport->messages.host = &rank.host;
+	rank.upcalls = (struct batoni_upcalls){.done = done, .broken = broken};
+	rank.transport->upcalls = rank.transport->messages.upcalls = &rank.upcalls;
 }
 
 static const struct batoni_path_ops *

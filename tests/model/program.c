@@ -22,7 +22,7 @@ next(uint64_t *state)
 }
 
 static int
-below(uint64_t *state, int n)
+lower(uint64_t *state, int n)
 {
 	return (int)(next(state) % (uint64_t)n);
 }
@@ -30,7 +30,7 @@ below(uint64_t *state, int n)
 static bool
 percent(uint64_t *state, int n)
 {
-	return below(state, 100) < n;
+	return lower(state, 100) < n;
 }
 
 struct temper {
@@ -48,34 +48,34 @@ temper_of(uint64_t *state, enum replay_mode mode)
 	bool deadlines = !async;
 	struct temper temper = {
 		.weights = {
-			[STEP_SEND] = 10 + below(state, 30),
-			[STEP_RECV] = 10 + below(state, 30),
-			[STEP_SIGNAL] = below(state, 15),
-			[STEP_PUT] = below(state, 15),
-			[STEP_WAIT] = below(state, 15),
-			[STEP_RECORD] = below(state, 8),
-			[STEP_JOIN] = below(state, 10),
-			[STEP_GROUP_BEGIN] = below(state, 8),
+			[STEP_SEND] = 10 + lower(state, 30),
+			[STEP_RECV] = 10 + lower(state, 30),
+			[STEP_SIGNAL] = lower(state, 15),
+			[STEP_PUT] = lower(state, 15),
+			[STEP_WAIT] = lower(state, 15),
+			[STEP_RECORD] = lower(state, 8),
+			[STEP_JOIN] = lower(state, 10),
+			[STEP_GROUP_BEGIN] = lower(state, 8),
 			[STEP_GROUP_END] = 0,
-			[STEP_REFUSED] = below(state, 3),
-			[STEP_CANCEL] = below(state, 20),
-			[STEP_RELEASE] = below(state, 20),
-			[STEP_ADVANCE] = deadlines ? below(state, 8) : 0,
+			[STEP_REFUSED] = lower(state, 3),
+			[STEP_CANCEL] = lower(state, 20),
+			[STEP_RELEASE] = lower(state, 20),
+			[STEP_ADVANCE] = deadlines ? lower(state, 8) : 0,
 			[STEP_ABORT] = percent(state, 10),
 			[STEP_BREAK] = percent(state, 5),
 			[STEP_FAULT] = async && mode != MODE_CUDA
-			                       ? below(state, 4)
+			                       ? lower(state, 4)
 			                       : 0,
 		},
-		.detached = below(state, 100),
-		.unobserved = below(state, 20),
-		.queued = below(state, 50),
-		.deadline = deadlines ? below(state, 50) : 0,
-		.raced = below(state, 60),
-		.bursts = percent(state, 50) ? below(state, 4) : 0,
+		.detached = lower(state, 100),
+		.unobserved = lower(state, 20),
+		.queued = lower(state, 50),
+		.deadline = deadlines ? lower(state, 50) : 0,
+		.raced = lower(state, 60),
+		.bursts = percent(state, 50) ? lower(state, 4) : 0,
 		/* Without long messages more calls can race: see replay.c. */
 		.sizes = percent(state, 50) ? 6 : 5,
-		.lists = below(state, 3) * 50,
+		.lists = lower(state, 3) * 50,
 		/* (Not drawn: the programs of older seeds stay what they are, but for these messages.) */
 		.any = mode == MODE_STREAM ? 0 : (int)(*state % 5) * 15,
 	};
@@ -95,7 +95,7 @@ pick(uint64_t *state, const int weights[STEP_KINDS], int kinds)
 
 	for (int i = 0; i < kinds; i++)
 		sum += weights[i];
-	at = below(state, sum);
+	at = lower(state, sum);
 	for (int i = 0; i < kinds; i++) {
 		at -= weights[i];
 		if (at < 0)
@@ -110,39 +110,39 @@ fill(struct step *step, int number, uint64_t *state,
 {
 	static const size_t sizes[] = { 0, 1, 8, 64, 64, BYTES_MAX };
 
-	step->rank = below(state, ranks);
-	step->peer = below(state, ranks);
+	step->rank = lower(state, ranks);
+	step->peer = lower(state, ranks);
 	/* Mostly of as many, so that many agree. */
 	if (step->kind <= STEP_RECV && percent(state, temper->lists))
 		step->tensors = percent(state, 75)
 		                        ? 2
-		                        : 1 + below(state, TENSORS_MAX);
+		                        : 1 + lower(state, TENSORS_MAX);
 	step->open = percent(state, 50);
-	step->tag = percent(state, 75) ? 0 : below(state, TAGS);
-	step->signal = percent(state, 75) ? 0 : below(state, SIGNALS);
-	step->stream = below(state, STREAMS);
-	step->bytes = sizes[below(state, temper->sizes)];
+	step->tag = percent(state, 75) ? 0 : lower(state, TAGS);
+	step->signal = percent(state, 75) ? 0 : lower(state, SIGNALS);
+	step->stream = lower(state, STREAMS);
+	step->bytes = sizes[lower(state, temper->sizes)];
 	if (step->kind == STEP_PUT && step->bytes > PUT_BYTES_MAX)
 		step->bytes = PUT_BYTES_MAX;
 	step->detached = percent(state, temper->detached);
 	step->unobserved = percent(state, temper->unobserved);
 	step->queued = percent(state, temper->queued);
-	step->target = number ? below(state, number) : 0;
+	step->target = number ? lower(state, number) : 0;
 	step->raced = percent(state, temper->raced);
-	step->units = 1 + below(state, 4);
+	step->units = 1 + lower(state, 4);
 	/* No two deadlines fall together: which of two waits ends first would be
 	 * nobody's promise. */
 	if (step->kind == STEP_ADVANCE)
-		step->timeout_ns = (1 + below(state, 20)) * TICK_NS;
+		step->timeout_ns = (1 + lower(state, 20)) * TICK_NS;
 	else if (percent(state, temper->deadline) && step->kind <= STEP_WAIT)
-		step->timeout_ns = (1 + below(state, 40)) * TICK_NS +
+		step->timeout_ns = (1 + lower(state, 40)) * TICK_NS +
 		                   number * INT64_C(4099);
-	step->desc_count = 1 + below(state, DESCS_MAX);
+	step->desc_count = 1 + lower(state, DESCS_MAX);
 	for (int i = 0; i < step->desc_count; i++) {
-		step->descs[i].units = 1 + below(state, 2);
-		step->descs[i].peer = below(state, ranks);
-		step->descs[i].signal = percent(state, 75) ? 0 : below(state, SIGNALS);
-		step->descs[i].context = percent(state, 75) ? 0 : below(state, CONTEXTS);
+		step->descs[i].units = 1 + lower(state, 2);
+		step->descs[i].peer = lower(state, ranks);
+		step->descs[i].signal = percent(state, 75) ? 0 : lower(state, SIGNALS);
+		step->descs[i].context = percent(state, 75) ? 0 : lower(state, CONTEXTS);
 	}
 }
 
@@ -163,7 +163,7 @@ aim(struct making *m, struct step *step, int number)
 	for (int tries = 0; tries < 8 && step->target > 0 &&
 	                    !step_is_operation(&m->program->steps[step->target]);
 	     tries++)
-		step->target = below(&m->state, number);
+		step->target = lower(&m->state, number);
 }
 
 /* What a stream-issued transport has: no tags, no messages to oneself, one length.  The
@@ -181,7 +181,7 @@ make_plain(struct making *m, struct step *step, int lane, bool burst)
 	if (burst && m->begin[lane])
 		turned = step->rank == pairs[lane][1];
 	if (!burst) {
-		step->peer = (step->rank + 1 + below(&m->state, ranks - 1)) % ranks;
+		step->peer = (step->rank + 1 + lower(&m->state, ranks - 1)) % ranks;
 	} else if (pairs[lane][1] < ranks) {
 		step->rank = pairs[lane][turned];
 		step->peer = pairs[lane][!turned];
@@ -232,7 +232,7 @@ make_step(struct making *m, int number, int lane, int kinds, bool burst)
 		make_any(m, step);
 	if (step->kind == STEP_GROUP_BEGIN) {
 		m->begin[lane] = step;
-		m->left[lane] = 1 + below(&m->state, 5);
+		m->left[lane] = 1 + lower(&m->state, 5);
 	} else if (step->kind == STEP_GROUP_END) {
 		m->begin[lane] = NULL;
 	}
@@ -244,11 +244,11 @@ make_step(struct making *m, int number, int lane, int kinds, bool burst)
 static int
 make_burst(struct making *m, int first)
 {
-	int end = first + 4 + below(&m->state, 24);
+	int end = first + 4 + lower(&m->state, 24);
 
 	for (int i = first; i < end && i < m->program->count; i++) {
 		struct step *step = &m->program->steps[i];
-		int lane = below(&m->state, STREAMS);
+		int lane = lower(&m->state, STREAMS);
 
 		make_step(m, i, lane, STEP_GROUP_BEGIN + 1, true);
 		step->burst = first + 1;
@@ -373,9 +373,9 @@ program_make(struct program *program, uint64_t seed, enum replay_mode mode)
 	m.temper = temper_of(&m.state, mode);
 	*program = (struct program){
 		.seed = seed,
-		.ranks = mode == MODE_STREAM ? 2 + below(&m.state, RANKS_MAX - 1)
-		                             : 1 + below(&m.state, RANKS_MAX),
-		.count = 20 + below(&m.state, STEPS_MAX - 20),
+		.ranks = mode == MODE_STREAM ? 2 + lower(&m.state, RANKS_MAX - 1)
+		                             : 1 + lower(&m.state, RANKS_MAX),
+		.count = 20 + lower(&m.state, STEPS_MAX - 20),
 		.deadlines = !async,
 		.faults = async && mode != MODE_CUDA,
 		.issued = mode == MODE_STREAM,

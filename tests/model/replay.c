@@ -378,7 +378,7 @@ static enum baton_status
 break_rank(struct baton_comm *comm)
 {
 	batoni_lock();
-	comm->host.broken(&comm->host, BATON_ERR_MPI, "the test", 7,
+	comm->upcalls.broken(&comm->upcalls, BATON_ERR_MPI, "the test", 7,
 	                  "it asked for this");
 	batoni_unlock();
 	return BATON_OK;

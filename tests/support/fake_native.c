@@ -49,7 +49,7 @@ fake_natives_alive(void)
 
 struct batoni_native_ops
 fake_native_ops(enum baton_status (*step)(struct batoni_native *native,
-                                          struct batoni_transport *below,
+                                          struct batoni_transport *lower,
                                           struct batoni_transport **transport_p))
 {
 	return (struct batoni_native_ops){

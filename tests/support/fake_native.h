@@ -25,7 +25,7 @@ int fake_natives_alive(void);
 /* As NCCL's, with this step.  The caller gives it to batoni_native_put. */
 struct batoni_native_ops
 fake_native_ops(enum baton_status (*step)(struct batoni_native *native,
-                                          struct batoni_transport *below,
+                                          struct batoni_transport *lower,
                                           struct batoni_transport **transport_p));
 
 #endif

@@ -377,7 +377,7 @@ fake_test(struct batoni_path *base)
 	path->failed = false;
 	pthread_mutex_unlock(&path->lock);
 	if (failed)
-		base->host->broken(base->host, BATON_ERR_CUDA, "fakePut", 700,
+		base->upcalls->broken(base->upcalls, BATON_ERR_CUDA, "fakePut", 700,
 		                   "the copy has failed");
 	return failed;
 }

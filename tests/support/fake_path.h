@@ -11,7 +11,7 @@
  *     it is done.  Detached operations have a stream of their own, by slot.
  *   - Nothing can be taken back.  Abort lets all of its streams continue.
  *   - The next calls of enqueue can be made slow, refused, or to fail half way; and test can
- *     be made to find that the library below has failed.
+ *     be made to find that the native library has failed.
  *
  * The messages of the same communicator stay those of its transport.
  */

@@ -67,7 +67,7 @@ scripted_end_now(struct scripted *s, struct batoni_transfer *transfer,
 {
 	forget(s, transfer);
 	batoni_transfer_moved(transfer, bytes);
-	s->base.host->done(s->base.host, transfer, status);
+	s->base.upcalls->done(s->base.upcalls, transfer, status);
 }
 
 static size_t
@@ -92,7 +92,7 @@ scripted_test(struct batoni_path *path)
 		                 s->ends[i].status);
 	pthread_mutex_unlock(&s->lock);
 	if (fatal != BATON_OK)
-		s->base.host->broken(s->base.host, fatal, s->fatal_call,
+		s->base.upcalls->broken(s->base.upcalls, fatal, s->fatal_call,
 		                     s->fatal_code, s->fatal_text);
 	return events + n;
 }
@@ -141,7 +141,7 @@ scripted_transport_close(struct batoni_transport *transport, bool aborted)
 
 	ck_assert(!s->closed);
 	if (s->moves_at_close)
-		s->base.host->moves(s->base.host);
+		s->base.upcalls->moves(s->base.upcalls);
 	s->closed = true;
 	s->closed_aborted = aborted;
 }

@@ -19,10 +19,10 @@ batoni_local_claim(struct local *local, const struct batoni_transfer *send, uint
 
 	if (!there || send->tag > local->base.tag_max)
 		return NULL;
-	transfer = there->base.host->claim(there->base.host, local->base.rank,
+	transfer = there->base.upcalls->claim(there->base.upcalls, local->base.rank,
 	                                   send->tag);
 	if (!transfer) {
-		there->base.host->moves(there->base.host);
+		there->base.upcalls->moves(there->base.upcalls);
 		return NULL;
 	}
 	node = &there->nodes[transfer->slot];
@@ -61,7 +61,7 @@ local_has(struct local *local, int from, int tag)
 	                                                    batoni_local_key(local, &receive));
 
 	return front && front->transfer->direction == BATONI_SEND &&
-	       local->base.host->may_meet(local->base.host, from, tag);
+	       local->base.upcalls->may_meet(local->base.upcalls, from, tag);
 }
 
 /* The one driver issues the receive next: no send is taken back in between. */

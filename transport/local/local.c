@@ -77,7 +77,7 @@ report_as(struct local_node *node, enum baton_status status)
 	local->base.messages.load.in_flight--;
 	node->state = FREE;
 	node->transfer = NULL;
-	local->base.host->done(local->base.host, transfer, status);
+	local->base.upcalls->done(local->base.upcalls, transfer, status);
 }
 
 static void
@@ -158,7 +158,7 @@ start_copy(struct local_node *node, struct local_node *front, size_t length)
 {
 	start_moving(front, node, length);
 	start_moving(node, front, length);
-	front->local->base.host->moves(front->local->base.host);
+	front->local->base.upcalls->moves(front->local->base.upcalls);
 	node->local->base.messages.load.in_flight++;
 }
 

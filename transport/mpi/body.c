@@ -560,7 +560,7 @@ start_granted(struct batoni_mpi *mpi, const struct batoni_mpi_grant *grant,
 		return;
 	mpi->base.messages.load.moving--;
 	mpi->base.messages.load.in_flight--;
-	mpi->base.host->done(mpi->base.host, transfer, status);
+	mpi->base.upcalls->done(mpi->base.upcalls, transfer, status);
 }
 
 static void

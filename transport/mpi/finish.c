@@ -199,7 +199,7 @@ finalizing(MPI_Comm comm, int keyval, void *attribute, void *extra)
 	(void)attribute;
 	(void)extra;
 	while ((mpi = take_live())) {
-		mpi->base.host->lost(mpi->base.host, exits,
+		mpi->base.upcalls->lost(mpi->base.upcalls, exits,
 		                     exits ? "the process exits"
 		                           : "the program has called "
 		                             "MPI_Finalize");

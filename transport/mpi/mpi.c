@@ -109,7 +109,7 @@ batoni_mpi_tell_failure(struct batoni_mpi *mpi)
 
 	mpi->failed_call = NULL;
 	if (call)
-		mpi->base.host->broken(mpi->base.host, mpi->failed_status, call,
+		mpi->base.upcalls->broken(mpi->base.upcalls, mpi->failed_status, call,
 		                       mpi->failed_code, mpi->failed_text);
 }
 
@@ -337,7 +337,7 @@ request_done(struct batoni_mpi *mpi, struct batoni_mpi_entry entry, int code,
 	if (status == BATON_PENDING)
 		return;
 	transport->messages.load.in_flight--;
-	transport->host->done(transport->host, entry.transfer, status);
+	transport->upcalls->done(transport->upcalls, entry.transfer, status);
 }
 
 static size_t
@@ -391,7 +391,7 @@ batoni_mpi_break(struct batoni_mpi *mpi, const char *call, int code)
 
 	batoni_mpi_note_error(mpi, code, NULL);
 	batoni_mpi_error_text(&mpi->base, code, text, sizeof(text));
-	mpi->base.host->broken(mpi->base.host, BATON_ERR_MPI, call, code, text);
+	mpi->base.upcalls->broken(mpi->base.upcalls, BATON_ERR_MPI, call, code, text);
 	return BATON_ERR_MPI;
 }
 
@@ -399,7 +399,7 @@ enum baton_status
 batoni_mpi_break_saying(struct batoni_mpi *mpi, const char *call,
                         const char *text)
 {
-	mpi->base.host->broken(mpi->base.host, BATON_ERR_MPI, call,
+	mpi->base.upcalls->broken(mpi->base.upcalls, BATON_ERR_MPI, call,
 	                       MPI_ERR_OTHER, text);
 	return BATON_ERR_MPI;
 }

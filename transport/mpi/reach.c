@@ -214,7 +214,7 @@ end_copy(struct batoni_mpi *mpi, struct batoni_mpi_copy *copy,
 	mpi->base.messages.load.in_flight--;
 	if (status != BATON_OK)
 		device_failed(mpi, transfer, status);
-	mpi->base.host->done(mpi->base.host, transfer, status);
+	mpi->base.upcalls->done(mpi->base.upcalls, transfer, status);
 }
 
 static size_t

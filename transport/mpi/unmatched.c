@@ -39,7 +39,7 @@ probe(struct batoni_mpi *mpi, int peer, int tag)
 static bool
 may_meet(struct batoni_mpi *mpi, int rank, int tag)
 {
-	return mpi->base.host->may_meet(mpi->base.host, rank, tag);
+	return mpi->base.upcalls->may_meet(mpi->base.upcalls, rank, tag);
 }
 
 /* The first one behind `last`, and at most `most` of them. */

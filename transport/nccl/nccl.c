@@ -498,11 +498,11 @@ nccl_unplace(struct batoni_path *path, struct batoni_transfer *transfer)
 }
 
 void
-batoni_nccl_poll_below(struct batoni_nccl *nccl)
+batoni_nccl_poll_lower(struct batoni_nccl *nccl)
 {
-	struct batoni_path *path = &nccl->below->messages;
+	struct batoni_path *path = &nccl->lower->messages;
 
-	if (path->load.in_flight > 0 && !atomic_load(&nccl->below_lost))
+	if (path->load.in_flight > 0 && !atomic_load(&nccl->lower_lost))
 		path->ops->test(path);
 }
 
@@ -510,7 +510,7 @@ batoni_nccl_poll_below(struct batoni_nccl *nccl)
 size_t
 batoni_nccl_poll(struct batoni_nccl *nccl)
 {
-	struct batoni_host *host = nccl->base.host;
+	struct batoni_upcalls *upcalls = nccl->base.upcalls;
 	uint64_t now = batoni_coarse_ns();
 	struct batoni_nccl_lane *lane;
 	struct batoni_memory_guard guard;
@@ -519,7 +519,7 @@ batoni_nccl_poll(struct batoni_nccl *nccl)
 
 	if (now - nccl->polled_ns < POLL_NS || atomic_load(&nccl->aborting))
 		return 0;
-	batoni_nccl_poll_below(nccl);
+	batoni_nccl_poll_lower(nccl);
 	if (batoni_nccl_try_enter(nccl, &guard) != BATON_OK)
 		return 0;
 	nccl->polled_ns = now;
@@ -533,7 +533,7 @@ batoni_nccl_poll(struct batoni_nccl *nccl)
 	batoni_nccl_leave(nccl, &guard);
 	if (state == BATONI_NCCL_SUCCESS || state == BATONI_NCCL_IN_PROGRESS)
 		return 0;
-	host->broken(host, BATON_ERR_NCCL, "ncclCommGetAsyncError", (int)state,
+	upcalls->broken(upcalls, BATON_ERR_NCCL, "ncclCommGetAsyncError", (int)state,
 	             text);
 	return 1;
 }
@@ -554,7 +554,7 @@ nccl_settle(struct batoni_transport *transport)
 {
 	struct batoni_nccl *nccl = to_nccl(transport);
 
-	if (nccl->checked && !nccl->all_leave && !atomic_load(&nccl->below_lost))
+	if (nccl->checked && !nccl->all_leave && !atomic_load(&nccl->lower_lost))
 		batoni_nccl_checked_poll(nccl);
 }
 
@@ -562,15 +562,15 @@ static enum baton_status
 nccl_leave(struct batoni_transport *transport)
 {
 	struct batoni_nccl *nccl = to_nccl(transport);
-	struct batoni_transport *below = nccl->below;
+	struct batoni_transport *lower = nccl->lower;
 	const char mine = 0;
 
-	if (atomic_load(&nccl->below_lost))
+	if (atomic_load(&nccl->lower_lost))
 		return BATON_ERR_ABORTED;
 	nccl_settle(transport);
 	if (!nccl->all_leave) {
-		enum baton_status status = below->ops->exchanging->exchange(
-			below, WHAT_LEAVE, &mine, sizeof(mine), nccl->words);
+		enum baton_status status = lower->ops->exchanging->exchange(
+			lower, WHAT_LEAVE, &mine, sizeof(mine), nccl->words);
 
 		if (status != BATON_OK)
 			return status;
@@ -578,7 +578,7 @@ nccl_leave(struct batoni_transport *transport)
 	nccl->all_leave = true;
 	if (nccl->checked && batoni_nccl_checked_leave(nccl) != BATON_OK)
 		return BATON_PENDING;
-	return below->ops->leave(below);
+	return lower->ops->leave(lower);
 }
 
 static void

@@ -78,7 +78,7 @@
  *   - It is idle until this rank has a list: nothing is in flight, no receive is posted, and
  *     records of peers wait below, where sends may stay (`unbuffered`) until then, or until this
  *     rank leaves.
- *   - If the library of the transport below is finalised, a communicator that has had a list
+ *   - If the library of the lower transport is finalised, a communicator that has had a list
  *     ends, and another one refuses lists (nccl->lists_used, lists_lost).
  */
 #include <stdio.h>
@@ -111,11 +111,11 @@ count_load(struct batoni_nccl_checked *checked)
 	load->moving = (uint32_t)heard + batoni_nccl_any_may_launch(checked);
 	/* Where it is quiet a send below ends within a call of its target; where it is
 	 * unbuffered, when the target listens. */
-	if (!load->quiet && !checked->nccl->below->unbuffered)
+	if (!load->quiet && !checked->nccl->lower->unbuffered)
 		load->moving += checked->sending;
 	/* Of the messages below, which the engine polls where the one-sided layer has
 	 * some. */
-	if (checked->nccl->config.below_slot)
+	if (checked->nccl->config.lower_slot)
 		load->standing = checked->posted;
 	/* After an abort the ender has what is with NCCL. */
 	load->polled = checked->running + (checked->launching != NULL);
@@ -138,14 +138,14 @@ batoni_nccl_fail(struct batoni_nccl_checked *checked, enum baton_status status,
 static void
 settle(struct batoni_nccl_checked *checked)
 {
-	struct batoni_host *host = checked->nccl->base.host;
+	struct batoni_upcalls *upcalls = checked->nccl->base.upcalls;
 
 	batoni_nccl_send_all(checked);
 	count_load(checked);
 	if (!checked->failed || checked->told)
 		return;
 	checked->told = true;
-	host->broken(host, checked->fatal, checked->fatal_call,
+	upcalls->broken(upcalls, checked->fatal, checked->fatal_call,
 	             checked->fatal_code, checked->fatal_text);
 }
 
@@ -162,11 +162,11 @@ void
 batoni_nccl_op_end(struct batoni_nccl_checked *checked,
                    struct batoni_nccl_op *op, enum baton_status status)
 {
-	struct batoni_host *host = checked->nccl->base.host;
+	struct batoni_upcalls *upcalls = checked->nccl->base.upcalls;
 	struct batoni_transfer *transfer = op->transfer;
 
 	batoni_nccl_op_let_go(checked, op);
-	host->done(host, transfer, status);
+	upcalls->done(upcalls, transfer, status);
 }
 /* After an abort: what NCCL does not have has ended. */
 static size_t
@@ -302,9 +302,9 @@ checked_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	return status;
 }
 
-/* In plain mode: as with the calls of the one-sided layer (lost_below in path.h). */
+/* In plain mode: as with the calls of the one-sided layer (lost_lower in path.h). */
 static enum baton_status
-check_below(struct batoni_nccl *nccl)
+check_lower(struct batoni_nccl *nccl)
 {
 	atomic_store(&nccl->lists_used, true);
 	if (!atomic_load(&nccl->lists_lost))
@@ -313,7 +313,7 @@ check_below(struct batoni_nccl *nccl)
 	                     "the program has finalised the library of the %s "
 	                     "transport, by which the hosts of the ranks agree on "
 	                     "lists of tensors",
-	                     nccl->below->ops->name);
+	                     nccl->lower->ops->name);
 }
 
 static enum baton_status
@@ -323,7 +323,7 @@ checked_accepts(struct batoni_path *path,
 	struct batoni_nccl_checked *checked = to_checked(path);
 	enum baton_status status = checked->nccl->config.check
 	                                   ? BATON_OK
-	                                   : check_below(checked->nccl);
+	                                   : check_lower(checked->nccl);
 
 	if (status != BATON_OK)
 		return status;
@@ -464,11 +464,11 @@ batoni_nccl_checked_done(struct batoni_nccl *nccl,
                          struct batoni_transfer *transfer,
                          enum baton_status status)
 {
-	struct batoni_host *host = nccl->base.host;
+	struct batoni_upcalls *upcalls = nccl->base.upcalls;
 
 	batoni_nccl_part_done(nccl->checked, transfer, status);
 	count_load(nccl->checked);
-	host->moves(host);
+	upcalls->moves(upcalls);
 }
 
 void

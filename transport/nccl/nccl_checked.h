@@ -69,12 +69,12 @@ struct batoni_nccl_record {
 
 static_assert(sizeof(struct batoni_nccl_record) == 32, "the wire format");
 
-/* A transfer of the transport below. */
+/* A transfer of the lower transport. */
 struct batoni_nccl_part {
 	struct batoni_transfer transfer;
 	struct batoni_list_node link; /* of checked->ended */
 	enum baton_status status;     /* while it is in that list */
-	bool below; /* the transport below has it, or it is in that list */
+	bool lower; /* the lower transport has it, or it is in that list */
 	bool asked; /* to give it back */
 };
 
@@ -165,10 +165,10 @@ struct batoni_nccl_checked {
 	struct batoni_nccl_peer *peers;        /* by rank */
 	struct batoni_nccl_wire *wires;        /* by rank */
 	struct batoni_nccl_check_lane *lanes;  /* by lane */
-	struct batoni_list_node ended;  /* parts that the transport below has ended */
+	struct batoni_list_node ended;  /* parts that the lower transport has ended */
 	struct batoni_list_node unsent; /* wires that may send, and have something */
 	uint32_t begun;   /* transfers, not ended */
-	uint32_t sending; /* wires that the transport below has a send of */
+	uint32_t sending; /* wires that the lower transport has a send of */
 	uint32_t posted;  /* the same of a receive */
 	uint32_t running; /* marks to be asked for */
 	uint32_t withdrawn; /* headers */
@@ -293,11 +293,11 @@ bool batoni_nccl_waits_to_say(const struct batoni_nccl_checked *checked, int pee
 bool batoni_nccl_unsay(struct batoni_nccl_checked *checked, int peer,
                        enum batoni_nccl_says kind, uint32_t slot);
 void batoni_nccl_send_all(struct batoni_nccl_checked *checked);
-/* Poll the transport below, and receive what has come.  Returns the events. */
+/* Poll the lower transport, and receive what has come.  Returns the events. */
 size_t batoni_nccl_hear(struct batoni_nccl_checked *checked);
-/* Nothing more will be said.  True: the transport below has nothing of ours. */
+/* Nothing more will be said.  True: the lower transport has nothing of ours. */
 bool batoni_nccl_wires_end(struct batoni_nccl_checked *checked);
-/* For the transport below: the part has ended. */
+/* For the lower transport: the part has ended. */
 void batoni_nccl_part_done(struct batoni_nccl_checked *checked,
                            struct batoni_transfer *transfer,
                            enum baton_status status);

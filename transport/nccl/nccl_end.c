@@ -80,7 +80,7 @@ finalize_all(struct batoni_nccl *nccl)
 static enum baton_status
 finalize(struct batoni_nccl *nccl)
 {
-	struct batoni_host *host = nccl->base.host;
+	struct batoni_upcalls *upcalls = nccl->base.upcalls;
 	struct batoni_memory_guard guard;
 	struct batoni_nccl_lane *lane = NULL;
 	ncclResult_t state = BATONI_NCCL_SUCCESS;
@@ -107,7 +107,7 @@ finalize(struct batoni_nccl *nccl)
 	nccl->finalized = state == BATONI_NCCL_SUCCESS;
 	if (nccl->finalized)
 		return BATON_OK;
-	host->broken(host, BATON_ERR_NCCL, "ncclCommFinalize", (int)state, text);
+	upcalls->broken(upcalls, BATON_ERR_NCCL, "ncclCommFinalize", (int)state, text);
 	return BATON_ERR_NCCL;
 }
 
@@ -115,15 +115,15 @@ enum baton_status
 batoni_nccl_clear(struct batoni_transport *transport)
 {
 	struct batoni_nccl *nccl = to_nccl(transport);
-	struct batoni_transport *below = nccl->below;
+	struct batoni_transport *lower = nccl->lower;
 	enum baton_status status;
 
-	batoni_nccl_poll_below(nccl);
+	batoni_nccl_poll_lower(nccl);
 	status = nccl->finalized ? BATON_OK : finalize(nccl);
 
-	if (status != BATON_OK || !below->ops->clearing)
+	if (status != BATON_OK || !lower->ops->clearing)
 		return status;
-	return below->ops->clearing->clear(below);
+	return lower->ops->clearing->clear(lower);
 }
 
 static void
@@ -418,16 +418,16 @@ void
 batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 {
 	struct batoni_nccl *nccl = to_nccl(transport);
-	struct batoni_transport *below = nccl->below;
+	struct batoni_transport *lower = nccl->lower;
 	bool reached;
 
-	below->patience = transport->patience;
+	lower->patience = transport->patience;
 	batoni_nccl_puts_end(nccl);
 	if (aborted)
 		batoni_nccl_abort(&transport->messages);
 	if (!end_lanes(nccl, aborted)) {
 		leave_to_ender(nccl);
-		below->ops->close(below, aborted);
+		lower->ops->close(lower, aborted);
 		return;
 	}
 	/* On a device that has failed they are out of reach. */
@@ -437,8 +437,8 @@ batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 	batoni_nccl_puts_drop_marks(nccl);
 	if (nccl->checked)
 		batoni_nccl_checked_drop_marks(nccl);
-	reached = !below->lets_go && below->messages.load.in_flight > 0;
-	below->ops->close(below, aborted); /* it may still call its engine callbacks, which are ours */
+	reached = !lower->lets_go && lower->messages.load.in_flight > 0;
+	lower->ops->close(lower, aborted); /* it may still call its engine callbacks, which are ours */
 	if (nccl->checked && reached)
 		batoni_nccl_checked_leak(nccl);
 	batoni_nccl_free(nccl);

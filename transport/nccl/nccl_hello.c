@@ -89,7 +89,7 @@ batoni_nccl_fill_hello(struct batoni_nccl *nccl)
 	nccl->hello->lanes = (int32_t)nccl->lanes_n - 1;
 	nccl->hello->check = nccl->config.check ? CHECK_VERSION : 0;
 	nccl->hello->lists = nccl->has_lists ? CHECK_VERSION : 0;
-	nccl->hello->puts = nccl->config.below_slot &&
+	nccl->hello->puts = nccl->config.lower_slot &&
 	                    batoni_config()->window_path ==
 	                            BATON_WINDOW_PATH_NATIVE;
 	nccl->hello->driver = nccl->device->driver_version;
@@ -189,7 +189,7 @@ decide_on_puts(struct batoni_nccl *nccl)
 		                sizeof(first->card.bell.host)) != 0;
 	}
 	find_lack(nccl, lacks, sizeof(lacks));
-	nccl->wants_puts = nccl->config.below_slot && !*lacks &&
+	nccl->wants_puts = nccl->config.lower_slot && !*lacks &&
 	                   (apart || forced);
 	if (!nccl->wants_puts)
 		snprintf(nccl->why_no_puts, sizeof(nccl->why_no_puts), "%s",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Creation, in steps that wait for nothing (native.h).  What one rank has to know of the
- * others goes over the transport below, as exchanges:
+ * others goes over the lower transport, as exchanges:
  *
  *   HELLO    versions and numbers of lanes, which have to be the same; processes; and rank 0's
  *            ids, one a lane
@@ -225,56 +225,56 @@ nccl_discard(struct batoni_native *native)
 
 /* ---- exchanges ---- */
 
-/* The transport below has the records of nccl_records.c, and the messages of the one-sided
+/* The lower transport has the records of nccl_records.c, and the messages of the one-sided
  * layer. */
 static void
-below_done(struct batoni_host *host, struct batoni_transfer *transfer,
+lower_done(struct batoni_upcalls *upcalls, struct batoni_transfer *transfer,
            enum baton_status status)
 {
 	struct batoni_nccl *nccl =
-		batoni_container_of(host, struct batoni_nccl, below_host);
+		batoni_container_of(upcalls, struct batoni_nccl, lower_upcalls);
 
-	if (transfer->slot < nccl->config.below_slot)
-		nccl->base.host->done(nccl->base.host, transfer, status);
+	if (transfer->slot < nccl->config.lower_slot)
+		nccl->base.upcalls->done(nccl->base.upcalls, transfer, status);
 	else
 		batoni_nccl_checked_done(nccl, transfer, status);
 }
 
 /* Staging puts copies off.  The engine knows it as the layer's messages. */
 static void
-below_deferred(struct batoni_host *host)
+lower_deferred(struct batoni_upcalls *upcalls)
 {
-	struct batoni_host *ours =
-		batoni_container_of(host, struct batoni_nccl, below_host)
-			->base.host;
+	struct batoni_upcalls *ours =
+		batoni_container_of(upcalls, struct batoni_nccl, lower_upcalls)
+			->base.upcalls;
 
 	ours->deferred(ours);
 }
 
 static void
-below_moves(struct batoni_host *host)
+lower_moves(struct batoni_upcalls *upcalls)
 {
-	struct batoni_host *ours =
-		batoni_container_of(host, struct batoni_nccl, below_host)
-			->base.host;
+	struct batoni_upcalls *ours =
+		batoni_container_of(upcalls, struct batoni_nccl, lower_upcalls)
+			->base.upcalls;
 
 	if (ours)
 		ours->moves(ours);
 }
 
 static const char *
-below_name(const struct batoni_nccl *nccl)
+lower_name(const struct batoni_nccl *nccl)
 {
-	return nccl->below->ops->name;
+	return nccl->lower->ops->name;
 }
 
 static void
-below_broken(struct batoni_host *host, enum baton_status fatal, const char *call,
+lower_broken(struct batoni_upcalls *upcalls, enum baton_status fatal, const char *call,
              int code, const char *text)
 {
 	const struct batoni_nccl *nccl =
-		batoni_container_of(host, struct batoni_nccl, below_host);
-	struct batoni_host *ours = nccl->base.host;
+		batoni_container_of(upcalls, struct batoni_nccl, lower_upcalls);
+	struct batoni_upcalls *ours = nccl->base.upcalls;
 
 	if (ours)
 		ours->broken(ours, fatal, call, code, text);
@@ -282,7 +282,7 @@ below_broken(struct batoni_host *host, enum baton_status fatal, const char *call
 		batoni_log(BATONI_LOG_WARN,
 		           "rank %d: while a communicator was created, %s failed "
 		           "with %d: %s",
-		           nccl->base.rank, call ? call : below_name(nccl), code,
+		           nccl->base.rank, call ? call : lower_name(nccl), code,
 		           text);
 }
 
@@ -290,23 +290,23 @@ below_broken(struct batoni_host *host, enum baton_status fatal, const char *call
  * lists, once there was one, or the process exits, whose peers have to hear of it; leaving together is not
  * possible any more.  `ours` is set before the creation returns, and a program may not finalise the library
  * while a thread of its own is in the creation: without it there is nobody to tell, and the creation's next
- * call of the transport below fails. */
+ * call of the lower transport fails. */
 static void
-below_lost(struct batoni_host *host, bool exits, const char *why)
+lower_lost(struct batoni_upcalls *upcalls, bool exits, const char *why)
 {
 	struct batoni_nccl *nccl =
-		batoni_container_of(host, struct batoni_nccl, below_host);
-	struct batoni_host *ours = nccl->base.host;
+		batoni_container_of(upcalls, struct batoni_nccl, lower_upcalls);
+	struct batoni_upcalls *ours = nccl->base.upcalls;
 	bool ended;
 
 	atomic_store(&nccl->lists_lost, true);
-	ended = exits || nccl->config.check || nccl->config.below_carries ||
+	ended = exits || nccl->config.check || nccl->config.lower_carries ||
 	        atomic_load(&nccl->lists_used);
 	if (ours && ended)
 		ours->lost(ours, exits, why);
 	else if (ours)
-		ended = ours->lost_below(ours, why);
-	atomic_store(&nccl->below_lost, true);
+		ended = ours->lost_lower(ours, why);
+	atomic_store(&nccl->lower_lost, true);
 	batoni_log(BATONI_LOG_INFO,
 	           "rank %d: %s: the NCCL transport %s, and will be destroyed as "
 	           "after an abort",
@@ -479,11 +479,11 @@ describe(struct batoni_nccl *nccl)
 
 /* In plain mode. */
 static void
-offer_lists(struct batoni_nccl *nccl, const struct batoni_transport *below)
+offer_lists(struct batoni_nccl *nccl, const struct batoni_transport *lower)
 {
 	if (nccl->has_lists) {
 		nccl->lists.ops = &batoni_nccl_lists_ops;
-		nccl->lists.load.quiet = below->messages.load.quiet;
+		nccl->lists.load.quiet = lower->messages.load.quiet;
 		nccl->base.lists = &nccl->lists;
 	} else if (!nccl->config.check) {
 		nccl->base.why_no_lists =
@@ -494,7 +494,7 @@ offer_lists(struct batoni_nccl *nccl, const struct batoni_transport *below)
 }
 
 static void
-take_over(struct batoni_nccl *nccl, struct batoni_transport *below)
+take_over(struct batoni_nccl *nccl, struct batoni_transport *lower)
 {
 	struct batoni_transport *base = &nccl->base;
 
@@ -502,22 +502,22 @@ take_over(struct batoni_nccl *nccl, struct batoni_transport *below)
 	base->messages.ops = nccl->config.check ? &batoni_nccl_checked_ops
 	                                        : &batoni_nccl_path_ops;
 	base->messages.load.quiet =
-		nccl->config.check && below->messages.load.quiet;
-	offer_lists(nccl, below);
-	nccl->below = below;
-	nccl->below_host = (struct batoni_host){.done = below_done,
-	                                        .broken = below_broken,
-	                                        .deferred = below_deferred,
-	                                        .moves = below_moves,
-	                                        .lost = below_lost};
-	below->host = below->messages.host = &nccl->below_host;
-	base->rank = below->rank;
-	base->size = below->size;
-	base->hosts = below;
-	base->peers = below->peers ? below->peers : nccl->peers;
+		nccl->config.check && lower->messages.load.quiet;
+	offer_lists(nccl, lower);
+	nccl->lower = lower;
+	nccl->lower_upcalls = (struct batoni_upcalls){.done = lower_done,
+	                                        .broken = lower_broken,
+	                                        .deferred = lower_deferred,
+	                                        .moves = lower_moves,
+	                                        .lost = lower_lost};
+	lower->upcalls = lower->messages.upcalls = &nccl->lower_upcalls;
+	base->rank = lower->rank;
+	base->size = lower->size;
+	base->hosts = lower;
+	base->peers = lower->peers ? lower->peers : nccl->peers;
 	base->capabilities = BATON_CAP_SELF;
-	if (nccl->config.below_slot && below->peers)
-		base->capabilities |= below->capabilities & (BATON_CAP_SIGNALS |
+	if (nccl->config.lower_slot && lower->peers)
+		base->capabilities |= lower->capabilities & (BATON_CAP_SIGNALS |
 		                                             BATON_CAP_WINDOWS);
 	/* In checked mode NCCL is called for what has met. */
 	if (nccl->lanes_n - 1 == 2 * nccl->bits || nccl->config.check)
@@ -526,8 +526,8 @@ take_over(struct batoni_nccl *nccl, struct batoni_transport *below)
 		base->capabilities |= BATON_CAP_CANCEL;
 	base->lanes = (int)nccl->lanes_n - 1;
 	base->nccl_version = nccl->api->version;
-	base->drivers = below->drivers;
-	base->main_thread = below->main_thread;
+	base->drivers = lower->drivers;
+	base->main_thread = lower->main_thread;
 	describe(nccl);
 }
 
@@ -567,14 +567,14 @@ offer_puts(struct batoni_nccl *nccl)
 }
 
 static enum baton_status
-nccl_step(struct batoni_native *native, struct batoni_transport *below,
+nccl_step(struct batoni_native *native, struct batoni_transport *lower,
           struct batoni_transport **transport_p)
 {
 	struct batoni_nccl *nccl = to_nccl(native);
 	enum baton_status status;
 
 	if (!nccl->base.ops)
-		take_over(nccl, below);
+		take_over(nccl, lower);
 	status = take_step(nccl);
 	if (status != BATON_OK)
 		return status;

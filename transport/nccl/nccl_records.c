@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checked mode, and lists: records between the hosts, over the messages of the transport below.
+ * Checked mode, and lists: records between the hosts, over the messages of the lower transport.
  *
  * Each pair of ranks has a wire: in each direction one message below at a time, on the last tag.
  * The one-sided layer's messages have other slots and tags, and so have the program's that go there.
@@ -11,7 +11,7 @@
  * (headers beyond BATONI_NCCL_AHEAD, answers to what it was not told) would exceed it, and breaks
  * the communicator by PEER; so does a message that is not a number of whole records.
  *
- * The transport below calls `done` within its own slots, also within those of another rank
+ * The lower transport calls `done` within its own slots, also within those of another rank
  * (local): the part is put in a list, and batoni_nccl_hear acts on it within a slot of this
  * transport.
  *
@@ -23,9 +23,9 @@
 #include "nccl_checked.h"
 
 static struct batoni_path *
-path_below(const struct batoni_nccl_checked *checked)
+path_lower(const struct batoni_nccl_checked *checked)
 {
-	return &checked->nccl->below->messages;
+	return &checked->nccl->lower->messages;
 }
 
 static void
@@ -43,7 +43,7 @@ void
 batoni_nccl_wires_init(struct batoni_nccl_checked *checked)
 {
 	int size = checked->nccl->config.size;
-	uint32_t slot = checked->nccl->config.below_slot;
+	uint32_t slot = checked->nccl->config.lower_slot;
 
 	for (int i = 0; i < size; i++, slot += 2) {
 		struct batoni_nccl_wire *wire = &checked->wires[i];
@@ -79,15 +79,15 @@ static void
 post(struct batoni_nccl_checked *checked, struct batoni_nccl_part *part,
      struct batoni_nccl_record *records, size_t n)
 {
-	struct batoni_path *path = path_below(checked);
+	struct batoni_path *path = path_lower(checked);
 	enum baton_status status;
 
-	part->transfer.tag = checked->nccl->below->tag_max;
+	part->transfer.tag = checked->nccl->lower->tag_max;
 	part->transfer.buffer = records;
 	part->transfer.bytes = n * sizeof(*records);
 	part->transfer.done_bytes = 0;
 	part->transfer.native_call = NULL;
-	part->below = true;
+	part->lower = true;
 	status = batoni_path_issue(path, &part->transfer);
 	if (status != BATON_PENDING)
 		part_ended(checked, part, status);
@@ -98,7 +98,7 @@ post(struct batoni_nccl_checked *checked, struct batoni_nccl_part *part,
 static void
 may_send(struct batoni_nccl_checked *checked, struct batoni_nccl_wire *wire)
 {
-	if (wire->said_n > 0 && !wire->out.below &&
+	if (wire->said_n > 0 && !wire->out.lower &&
 	    batoni_list_empty(&wire->unsent))
 		batoni_list_append(&checked->unsent, &wire->unsent);
 }
@@ -185,7 +185,7 @@ void
 batoni_nccl_send_all(struct batoni_nccl_checked *checked)
 {
 	/* What it was is finalised: nothing can be said any more. */
-	if (atomic_load(&checked->nccl->below_lost))
+	if (atomic_load(&checked->nccl->lower_lost))
 		return;
 	while (!batoni_list_empty(&checked->unsent)) {
 		struct batoni_nccl_wire *wire = batoni_container_of(
@@ -219,7 +219,7 @@ take(struct batoni_nccl_checked *checked, struct batoni_nccl_part *part)
 	size_t n = part->transfer.done_bytes / sizeof(wire->arriving[0]);
 	char text[80];
 
-	part->below = false;
+	part->lower = false;
 	if (part == &wire->out)
 		checked->sending--;
 	else
@@ -263,10 +263,10 @@ listen_to_all(struct batoni_nccl_checked *checked)
 size_t
 batoni_nccl_hear(struct batoni_nccl_checked *checked)
 {
-	struct batoni_path *path = path_below(checked);
+	struct batoni_path *path = path_lower(checked);
 	size_t events = 0;
 
-	if (atomic_load(&checked->nccl->below_lost))
+	if (atomic_load(&checked->nccl->lower_lost))
 		return 0;
 	if (!checked->listens)
 		listen_to_all(checked);
@@ -289,10 +289,10 @@ static void
 take_part_back(struct batoni_nccl_checked *checked,
                struct batoni_nccl_part *part)
 {
-	struct batoni_path *path = path_below(checked);
+	struct batoni_path *path = path_lower(checked);
 	enum baton_status status;
 
-	if (!part->below || part->asked || !batoni_list_empty(&part->link))
+	if (!part->lower || part->asked || !batoni_list_empty(&part->link))
 		return;
 	part->asked = true;
 	status = batoni_path_take_back(path, &part->transfer);
@@ -303,7 +303,7 @@ take_part_back(struct batoni_nccl_checked *checked,
 bool
 batoni_nccl_wires_end(struct batoni_nccl_checked *checked)
 {
-	bool below = false;
+	bool lower = false;
 	int size = checked->nccl->base.size;
 
 	atomic_store(&checked->takes_back, true);
@@ -317,7 +317,7 @@ batoni_nccl_wires_end(struct batoni_nccl_checked *checked)
 	}
 	batoni_nccl_hear(checked);
 	for (int i = 0; i < size; i++)
-		below |= checked->wires[i].in.below ||
-		         checked->wires[i].out.below;
-	return !below;
+		lower |= checked->wires[i].in.lower ||
+		         checked->wires[i].out.lower;
+	return !lower;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the steps of creation are made of (nccl_open.c, nccl_windows_open.c): an exchange over
- * the transport below; a piece of work inside NCCL; and the rounds of exchanges in which the
+ * the lower transport; a piece of work inside NCCL; and the rounds of exchanges in which the
  * ranks tell each other how far their work is.  A rank's own state of a round is `mine`:
  * PENDING, OK, or an error, whose sentence goes with it.
  */
@@ -117,14 +117,14 @@ enum baton_status
 batoni_nccl_exchange(struct batoni_nccl *nccl, uint64_t what, const void *mine,
                      size_t bytes, void *all)
 {
-	struct batoni_transport *below = nccl->below;
+	struct batoni_transport *lower = nccl->lower;
 	uint64_t now = batoni_real_ns();
 	enum baton_status status;
 
 	if (nccl->exchange_limit_ns == 0)
 		nccl->exchange_limit_ns = now + 2 * nccl->patience_ns;
 	nccl->config.driver_lock();
-	status = below->ops->exchanging->exchange(below, what, mine, bytes, all);
+	status = lower->ops->exchanging->exchange(lower, what, mine, bytes, all);
 	nccl->config.driver_unlock();
 	if (status == BATON_OK)
 		nccl->exchange_limit_ns = 0;
@@ -132,12 +132,12 @@ batoni_nccl_exchange(struct batoni_nccl *nccl, uint64_t what, const void *mine,
 		return batoni_refuse(BATON_ERR_TIMEOUT,
 		                     "rank %d: another rank did not come to create "
 		                     "the NCCL transport",
-		                     below->rank);
+		                     lower->rank);
 	if (status != BATON_OK && status != BATON_PENDING)
 		batoni_refuse(status,
 		              "rank %d: the %s transport could not carry what the "
 		              "ranks tell each other: %s",
-		              below->rank, below->ops->name,
+		              lower->rank, lower->ops->name,
 		              baton_status_text(status));
 	return status;
 }

@@ -115,8 +115,8 @@ struct batoni_nccl_work {
 struct batoni_nccl {
 	struct batoni_transport base; /* must be first */
 	/* Immutable once created. */
-	struct batoni_transport *below; /* set by the first step; owned once it is open */
-	struct batoni_host below_host;  /* what that one tells: see nccl_open.c */
+	struct batoni_transport *lower; /* set by the first step; owned once it is open */
+	struct batoni_upcalls lower_upcalls;  /* what that one tells: see nccl_open.c */
 	const struct batoni_nccl_api *api;
 	struct batoni_device *device;
 	struct batoni_native_config config;
@@ -131,7 +131,7 @@ struct batoni_nccl {
 	struct batoni_nccl_puts *puts;  /* NULL: there are none (nccl_windows.c) */
 	char why_no_puts[200];
 	struct batoni_nccl_self *self;
-	struct batoni_peer *peers; /* where the transport below has none (nccl_peers.c) */
+	struct batoni_peer *peers; /* where the lower transport has none (nccl_peers.c) */
 	int peers_n;
 	struct batoni_nccl_lock *lock; /* of the device */
 	/* Of checked mode, or of lists in plain mode; NULL: plain mode without lists. */
@@ -161,7 +161,7 @@ struct batoni_nccl {
 
 	/* Any thread. */
 	_Atomic bool aborting;
-	_Atomic bool below_lost; /* the library of the transport below is finalised */
+	_Atomic bool lower_lost; /* the library of the lower transport is finalised */
 	/* In plain mode: a list was accepted; none is any more, since that library is being
 	 * finalised.  Each is written by one side before the other is read. */
 	_Atomic bool lists_used, lists_lost;
@@ -186,9 +186,9 @@ batoni_nccl_is_self(const struct batoni_nccl *nccl,
 /* The lane of a message from source to target. */
 unsigned batoni_nccl_lane_of(const struct batoni_nccl *nccl, int source,
                              int target);
-/* The transport below watches something (the side channel its link, whose end means that a process has
+/* The lower transport watches something (the side channel its link, whose end means that a process has
  * died): let it poll.  The driver. */
-void batoni_nccl_poll_below(struct batoni_nccl *nccl);
+void batoni_nccl_poll_lower(struct batoni_nccl *nccl);
 extern const struct batoni_transport_ops batoni_nccl_transport_ops;
 extern const struct batoni_path_ops batoni_nccl_path_ops;
 /* Does NCCL reach memory that is this (a transfer's `place`)? */
@@ -345,7 +345,7 @@ batoni_nccl_lane_of_lists(const struct batoni_nccl *nccl)
 {
 	return &nccl->lanes[nccl->lanes_n + 1];
 }
-/* An exchange over the transport below.  PENDING, OK, or an error, with its sentence: it has
+/* An exchange over the lower transport.  PENDING, OK, or an error, with its sentence: it has
  * failed, and no other is possible. */
 enum baton_status batoni_nccl_exchange(struct batoni_nccl *nccl, uint64_t what,
                                        const void *mine, size_t bytes,
@@ -397,15 +397,15 @@ extern const struct batoni_path_ops batoni_nccl_lists_ops;
 #define BATONI_NCCL_CHECKED_BLOCKS 5
 enum baton_status batoni_nccl_checked_create(struct batoni_nccl *nccl);
 void batoni_nccl_checked_free(struct batoni_nccl *nccl);
-/* The transport below, closed, may still reach the memory: it stays. */
+/* The lower transport, closed, may still reach the memory: it stays. */
 void batoni_nccl_checked_leak(struct batoni_nccl *nccl);
-/* For the transport below: it has ended this transfer. */
+/* For the lower transport: it has ended this transfer. */
 void batoni_nccl_checked_done(struct batoni_nccl *nccl,
                               struct batoni_transfer *transfer,
                               enum baton_status status);
 /* This rank leaves: take what the others say, and let go of what they have abandoned. */
 void batoni_nccl_checked_poll(struct batoni_nccl *nccl);
-/* All ranks leave.  PENDING until the transport below has nothing of ours, then OK. */
+/* All ranks leave.  PENDING until the lower transport has nothing of ours, then OK. */
 enum baton_status batoni_nccl_checked_leave(struct batoni_nccl *nccl);
 /* The ends of kernels are not asked for any more. */
 void batoni_nccl_checked_drop_marks(struct batoni_nccl *nccl);

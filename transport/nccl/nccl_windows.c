@@ -360,12 +360,12 @@ refuse_aborted(void)
 static enum baton_status
 fail_call(struct batoni_nccl *nccl, const char *call, ncclResult_t result)
 {
-	struct batoni_host *host = nccl->base.host;
+	struct batoni_upcalls *upcalls = nccl->base.upcalls;
 	char text[256];
 
 	batoni_nccl_describe(nccl->api, nccl->puts->lane->comm, result, text,
 	                     sizeof(text));
-	host->broken(host, BATON_ERR_NCCL, call, (int)result, text);
+	upcalls->broken(upcalls, BATON_ERR_NCCL, call, (int)result, text);
 	return BATON_ERR_NCCL;
 }
 
@@ -374,10 +374,10 @@ static void
 lose_call(struct batoni_nccl *nccl, struct batoni_nccl_call *call,
           enum baton_status status)
 {
-	struct batoni_host *host = nccl->base.host;
+	struct batoni_upcalls *upcalls = nccl->base.upcalls;
 
 	if (!call->lost)
-		host->broken(host, status, NULL, 0,
+		upcalls->broken(upcalls, status, NULL, 0,
 		             "the device lost sight of a put by NCCL");
 	call->lost = true;
 }

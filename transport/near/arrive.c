@@ -164,10 +164,10 @@ keep_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head *h
 static struct near_node *
 claimed(struct batoni_pairs *near, int from, const struct batoni_ring_head *head)
 {
-	struct batoni_host *host = near->base.messages.host;
+	struct batoni_upcalls *upcalls = near->base.messages.upcalls;
 	struct batoni_transfer *transfer =
 		head->tag <= (uint32_t)near->base.tag_max
-			? host->claim(host, from, (int)head->tag)
+			? upcalls->claim(upcalls, from, (int)head->tag)
 			: NULL;
 	struct near_node *node;
 
@@ -495,14 +495,14 @@ bool
 batoni_near_fix_arrival(struct batoni_pairs *near, int from, int tag)
 {
 	uint64_t key = batoni_near_key(near, from, (uint32_t)tag);
-	struct batoni_host *host = near->base.messages.host;
+	struct batoni_upcalls *upcalls = near->base.messages.upcalls;
 	struct near_end *front;
 
 	while ((front = find_front(near, key)) && front->is_arrival) {
 		struct near_arrival *arrival = (struct near_arrival *)front;
 		enum baton_status status = BATON_OK;
 
-		if (!host->may_meet(host, from, tag))
+		if (!upcalls->may_meet(upcalls, from, tag))
 			return false;
 		if (!is_whole(&arrival->head) && !arrival->claimed)
 			status = batoni_near_claim(near, from, &arrival->what);

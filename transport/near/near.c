@@ -18,7 +18,7 @@
 #include "log.h"
 #include "thread.h"
 
-/* The transport below has nothing of a message, but may have to tell that it is broken; and peers of
+/* The lower transport has nothing of a message, but may have to tell that it is broken; and peers of
  * what is lent may be gone. */
 #define TESTS_A_LOOK 64u /* no more than liveness.c's TESTS_BETWEEN */
 
@@ -30,13 +30,13 @@ batoni_near_break(struct batoni_pairs *near, int peer, const char *what)
 	if (near->broken)
 		return;
 	near->broken = true;
-	if (near->below_broke)
+	if (near->lower_broke)
 		return;
 	snprintf(why, sizeof(why),
 	         "rank %d has written what no Baton writes into the memory that it "
 	         "shares with rank %d: %s",
 	         peer, near->base.rank, what);
-	near->base.messages.host->broken(near->base.messages.host, BATON_ERR_PEER, NULL, 0, why);
+	near->base.messages.upcalls->broken(near->base.messages.upcalls, BATON_ERR_PEER, NULL, 0, why);
 }
 
 enum baton_status
@@ -289,7 +289,7 @@ near_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 	status = take_back(near, node);
 	if (status == BATON_ERR_BUSY)
 		return status;
-	near->base.messages.host->done(near->base.messages.host, transfer, status);
+	near->base.messages.upcalls->done(near->base.messages.upcalls, transfer, status);
 	return BATON_OK;
 }
 
@@ -299,7 +299,7 @@ near_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 static size_t
 ask_again(struct batoni_pairs *near)
 {
-	struct batoni_host *host = near->base.messages.host;
+	struct batoni_upcalls *upcalls = near->base.messages.upcalls;
 	size_t events = 0;
 
 	for (uint32_t slot = 0; slot < near->base.slots && near->asked > 0; slot++) {
@@ -311,7 +311,7 @@ ask_again(struct batoni_pairs *near)
 			status = take_back(near, node);
 		if (status == BATON_ERR_BUSY)
 			continue;
-		host->done(host, transfer,
+		upcalls->done(upcalls, transfer,
 		           status == BATON_ERR_CANCELED ? BATON_ERR_PEER : status);
 		events++;
 	}
@@ -340,23 +340,23 @@ look_at_gone(struct batoni_pairs *near)
 static size_t
 look_around(struct batoni_pairs *near)
 {
-	struct batoni_path *below = near->below ? &near->below->messages : NULL;
+	struct batoni_path *lower = near->lower ? &near->lower->messages : NULL;
 	size_t events = look_at_gone(near);
 
 	if (near->asked > 0)
 		events += ask_again(near);
 
-	if (!below || !below->load.in_flight)
+	if (!lower || !lower->load.in_flight)
 		return events;
 	near->testing = true;
-	below->ops->test(below);
+	lower->ops->test(lower);
 	near->testing = false;
 	return events;
 }
 
 /* Within an exchange. */
 static size_t
-end_with_below(struct batoni_pairs *near)
+end_with_lower(struct batoni_pairs *near)
 {
 	size_t events = batoni_near_take_all(near);
 
@@ -374,8 +374,8 @@ near_test(struct batoni_path *path)
 	if (__builtin_expect(near->broken, 0))
 		return 0;
 	near->budget = NEAR_PASS_MAX;
-	if (__builtin_expect(near->below_broke, 0))
-		return end_with_below(near);
+	if (__builtin_expect(near->lower_broke, 0))
+		return end_with_lower(near);
 	if (!listening)
 		events += answer_all(near, true);
 	for (unsigned i = 0; i < near->warm_n && !near->broken; i++)
@@ -393,7 +393,7 @@ near_test(struct batoni_path *path)
 static size_t
 await_any(struct batoni_pairs *near, unsigned looks)
 {
-	if (near->broken || near->below_broke ||
+	if (near->broken || near->lower_broke ||
 	    !batoni_list_empty(&near->copies))
 		return 0;
 	for (; near->warm_n > 0; batoni_relax()) {
@@ -426,7 +426,7 @@ near_await(struct batoni_path *path, struct batoni_transfer *transfer,
 		return await_any(near, looks);
 	if (__builtin_expect((node->state != NEAR_POSTED &&
 	                      node->state != NEAR_ANNOUNCED) ||
-	                             near->broken || near->below_broke ||
+	                             near->broken || near->lower_broke ||
 	                             !batoni_list_empty(&near->copies),
 	                     0))
 		return 0;

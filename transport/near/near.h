@@ -12,7 +12,7 @@
  *   open.c      its area, start, close
  *
  * Where all ranks are of one host and reach each other's segments, near is a transport over another one, as
- * staging is (runtime/contract/pairs.h): what the ranks do together (exchanges, leaving) the one below
+ * staging is (runtime/contract/pairs.h): what the ranks do together (exchanges, leaving) the lower one
  * does, and messages are near's.  Where some are, it is a path beside the messages of that one, to those
  * peers and to itself.  Each segment has an *area* of near's (ring.h).
  *
@@ -195,8 +195,8 @@ struct batoni_pairs {
 	 * their peers. */
 	struct batoni_transport base;
 	struct batoni_transport_ops ops;
-	struct batoni_transport *below; /* NULL: it is beside that one's messages */
-	struct batoni_host below_host;
+	struct batoni_transport *lower; /* NULL: it is beside that one's messages */
+	struct batoni_upcalls lower_upcalls;
 	struct batoni_ring_layout layout;
 	char *area; /* this rank's */
 	size_t words; /* of its bits */
@@ -204,8 +204,8 @@ struct batoni_pairs {
 	bool check;
 	_Atomic bool states_there; /* the pages of this rank's states; as `connected` */
 	bool broken;      /* nothing moves any more */
-	bool below_broke; /* the host was told; if not broken, the next test takes what is in the rings */
-	bool testing; /* the transport below, within a test of this one */
+	bool lower_broke; /* the host was told; if not broken, the next test takes what is in the rings */
+	bool testing; /* the lower transport, within a test of this one */
 	unsigned tests;
 	uint32_t asked; /* nodes that are */
 	size_t budget; /* bytes of copying that this call, or pass, may still do */
@@ -333,7 +333,7 @@ batoni_near_end(struct batoni_pairs *near, struct near_node *node,
 	if (node == near->issuing)
 		near->issued = status;
 	else
-		near->base.messages.host->done(near->base.messages.host, transfer, status);
+		near->base.messages.upcalls->done(near->base.messages.upcalls, transfer, status);
 }
 
 /* ---- open.c ---- */

@@ -39,9 +39,9 @@ control_bytes(int size)
 	return layout.states_at;
 }
 
-/* The transport below has exchanges alone, and the segments. */
+/* The lower transport has exchanges alone, and the segments. */
 static struct batoni_transport_config
-below(const struct batoni_transport_config *above)
+lower(const struct batoni_transport_config *above)
 {
 	struct batoni_transport_config config = *above;
 
@@ -112,7 +112,7 @@ static enum baton_status
 exchange(struct batoni_transport *transport, uint64_t what, const void *mine,
          size_t bytes, void *all)
 {
-	struct batoni_transport *under = to_near(transport)->below;
+	struct batoni_transport *under = to_near(transport)->lower;
 
 	return under->ops->exchanging->exchange(under, what, mine, bytes, all);
 }
@@ -120,7 +120,7 @@ exchange(struct batoni_transport *transport, uint64_t what, const void *mine,
 static enum baton_status
 leave(struct batoni_transport *transport)
 {
-	struct batoni_transport *under = to_near(transport)->below;
+	struct batoni_transport *under = to_near(transport)->lower;
 
 	return under->ops->leave(under);
 }
@@ -128,7 +128,7 @@ leave(struct batoni_transport *transport)
 static enum baton_status
 clear(struct batoni_transport *transport)
 {
-	struct batoni_transport *under = to_near(transport)->below;
+	struct batoni_transport *under = to_near(transport)->lower;
 
 	return under->ops->clearing->clear(under);
 }
@@ -136,7 +136,7 @@ clear(struct batoni_transport *transport)
 static void
 error_text(struct batoni_transport *transport, int code, char *text, size_t size)
 {
-	struct batoni_transport *under = to_near(transport)->below;
+	struct batoni_transport *under = to_near(transport)->lower;
 
 	under->ops->texts->error_text(under, code, text, size);
 }
@@ -146,50 +146,50 @@ static const struct batoni_clearing_ops clearing = {.clear = clear};
 static const struct batoni_text_ops texts = {.error_text = error_text};
 
 static struct batoni_pairs *
-of_host(struct batoni_host *host)
+pairs_of(struct batoni_upcalls *upcalls)
 {
-	return batoni_container_of(host, struct batoni_pairs, below_host);
+	return batoni_container_of(upcalls, struct batoni_pairs, lower_upcalls);
 }
 
 /* Near issues none there. */
 static void
-below_done(struct batoni_host *host, struct batoni_transfer *transfer,
+lower_done(struct batoni_upcalls *upcalls, struct batoni_transfer *transfer,
            enum baton_status status)
 {
-	(void)host;
+	(void)upcalls;
 	(void)status;
 	assert(transfer == NULL);
 	(void)transfer;
 }
 
 static void
-below_broken(struct batoni_host *host, enum baton_status fatal, const char *call,
+lower_broken(struct batoni_upcalls *upcalls, enum baton_status fatal, const char *call,
              int code, const char *text)
 {
-	struct batoni_pairs *near = of_host(host);
+	struct batoni_pairs *near = pairs_of(upcalls);
 
-	if (near->testing && !near->below_broke)
+	if (near->testing && !near->lower_broke)
 		batoni_near_take_all(near);
 	/* By what was in a ring, or before; its host knows. */
-	if (near->broken || near->below_broke)
+	if (near->broken || near->lower_broke)
 		return;
-	near->below_broke = true;
+	near->lower_broke = true;
 	near->broken = near->testing || fatal != BATON_ERR_PEER;
-	near->base.messages.host->broken(near->base.messages.host, fatal, call, code, text);
+	near->base.messages.upcalls->broken(near->base.messages.upcalls, fatal, call, code, text);
 }
 
 static void
-below_moves(struct batoni_host *host)
+lower_moves(struct batoni_upcalls *upcalls)
 {
-	struct batoni_host *above = of_host(host)->base.messages.host;
+	struct batoni_upcalls *above = pairs_of(upcalls)->base.messages.upcalls;
 
 	above->moves(above);
 }
 
 static void
-below_lost(struct batoni_host *host, bool exits, const char *why)
+lower_lost(struct batoni_upcalls *upcalls, bool exits, const char *why)
 {
-	struct batoni_host *above = of_host(host)->base.messages.host;
+	struct batoni_upcalls *above = pairs_of(upcalls)->base.messages.upcalls;
 
 	above->lost(above, exits, why);
 }
@@ -199,7 +199,7 @@ below_lost(struct batoni_host *host, bool exits, const char *why)
 void
 batoni_near_close(struct batoni_pairs *near, bool aborted)
 {
-	struct batoni_transport *base = &near->base, *under = near->below;
+	struct batoni_transport *base = &near->base, *under = near->lower;
 	struct batoni_departure *departure =
 		batoni_departure_of(&base->peers[base->rank]);
 
@@ -267,12 +267,12 @@ start(struct batoni_pairs *near, struct batoni_transport *under)
 	uint32_t slots = base->slots;
 	int hidden_tags = base->hidden_tags;
 
-	near->below = under;
-	near->below_host = (struct batoni_host){
-		.done = below_done,
-		.broken = below_broken,
-		.moves = below_moves,
-		.lost = below_lost,
+	near->lower = under;
+	near->lower_upcalls = (struct batoni_upcalls){
+		.done = lower_done,
+		.broken = lower_broken,
+		.moves = lower_moves,
+		.lost = lower_lost,
 	};
 	near->ops = (struct batoni_transport_ops){
 		.name = ops->id == BATON_TRANSPORT_AUTO ? "near" : ops->name,
@@ -305,7 +305,7 @@ start(struct batoni_pairs *near, struct batoni_transport *under)
 	if (ops->id == BATON_TRANSPORT_AUTO)
 		snprintf(base->library, sizeof(base->library), "shared memory");
 	meet_all(near);
-	under->host = under->messages.host = &near->below_host;
+	under->upcalls = under->messages.upcalls = &near->lower_upcalls;
 	return base;
 }
 
@@ -329,7 +329,7 @@ const struct batoni_pairs_ops batoni_near_ops = {
 	.format = BATONI_RING_FORMAT,
 	.area_bytes = area_bytes,
 	.control_bytes = control_bytes,
-	.below = below,
+	.lower = lower,
 	.create = create,
 	.discard = discard,
 	.start = start,

@@ -154,7 +154,7 @@ batoni_stage_give(struct batoni_staging *stage, struct stage_token *token)
 	struct stage_peer *peer = &stage->peers[token->message->peer];
 	struct stage_share *share = &peer->shares[direction];
 
-	assert(!token->part.below && batoni_list_empty(&token->copying) &&
+	assert(!token->part.lower && batoni_list_empty(&token->copying) &&
 	       batoni_list_empty(&token->packed));
 	batoni_list_remove(&token->link);
 	batoni_list_append(&stage->free[direction][token->kind], &token->link);

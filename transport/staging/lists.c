@@ -506,7 +506,7 @@ described_all(struct batoni_staging *stage, struct stage_message *message,
 			batoni_stage_give(stage, token);
 		/* A grant is answered by one message at a time. */
 		message->refusing = true;
-		if (!message->control.below)
+		if (!message->control.lower)
 			batoni_stage_list_refused(stage, message);
 		return;
 	}

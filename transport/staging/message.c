@@ -15,7 +15,7 @@
  * Long ones, and short ones when no eager buffer is free, *ask*: the header is all that is
  * sent, and nothing is held until the receiver answers with a grant, on a tag that belongs
  * to the send's slot.  What follows goes on a tag of the receive's slot.  The receiver
- * says how: as one message, if both buffers are host memory and the transport below takes it; not at all, if it is too
+ * says how: as one message, if both buffers are host memory and the lower transport takes it; not at all, if it is too
  * short; in pieces otherwise, of which it grants one for each chunk that it has posted.  A
  * grant says how many pieces were granted in all; the next grant leaves when the last one
  * has left.  Pieces of different messages, and copies and messages of different pieces, go
@@ -27,14 +27,14 @@
  * In checked mode the header of a plain message has its type.  A receive of another type declines, as one
  * that is too short does.
  *
- * A message goes by one of two paths below: that of the transport, or one beside it for the peers that this
+ * A message goes by one of two lower paths: that of the transport, or one beside it for the peers that this
  * one serves (open.c).  The path of a pair never changes, so order is that of the path.  Chunks, eager
  * buffers and turns are one pool for both.
  *
  * A side whose buffer is host memory takes part in the same way, but sends and receives in
- * place; its chunks are only places at the transport below.
+ * place; its chunks are only places at the lower transport.
  *
- * Events.  The transport below calls `done` within its own slots, also within those of
+ * Events.  The lower transport calls `done` within its own slots, also within those of
  * another rank (local): the part is put in a list, and settle() acts on it within a slot
  * of this transport.  So no slot below is called from a callback.
  *
@@ -63,7 +63,7 @@ count_load(struct batoni_staging *stage)
 	struct batoni_load *load = &stage->base.messages.load;
 	bool events = !batoni_list_empty(&stage->ended);
 
-	/* What the transport below watches always, it watches through here. */
+	/* What the lower transport watches always, it watches through here. */
 	load->in_flight = stage->begun + stage->expects + events + load->standing;
 	load->moving = stage->moving + events;
 }
@@ -98,24 +98,24 @@ finish(struct batoni_staging *stage, struct stage_message *message)
 	if (message == stage->caller)
 		stage->caller_status = message->outcome;
 	else
-		stage->base.host->done(stage->base.host, transfer,
+		stage->base.upcalls->done(stage->base.upcalls, transfer,
 		                       message->outcome);
 }
 
-/* Has the transport below a part of the message that lies in memory of the program? */
+/* Has the lower transport a part of the message that lies in memory of the program? */
 static bool
-is_below_in_place(const struct batoni_staging *stage,
+is_lower_in_place(const struct batoni_staging *stage,
                   const struct stage_message *message)
 {
 	if (message->state == STAGE_DIRECT &&
 	    (message->transfer->direction == BATONI_SEND
-	             ? message->control.below
-	             : message->first.below))
+	             ? message->control.lower
+	             : message->first.lower))
 		return true;
 	for (uint32_t i = 0; i < DIRECTIONS * stage->config.chunks; i++) {
 		const struct stage_token *token = &stage->tokens[i];
 
-		if (token->message == message && token->part.below &&
+		if (token->message == message && token->part.lower &&
 		    token->content != token->memory)
 			return true;
 	}
@@ -129,7 +129,7 @@ is_over(const struct batoni_staging *stage, const struct stage_message *message)
 {
 	return message->over && message->copies == 0 &&
 	       (message->parts == 0 ||
-	        (message->failed && !is_below_in_place(stage, message)));
+	        (message->failed && !is_lower_in_place(stage, message)));
 }
 
 static void
@@ -168,16 +168,16 @@ enum baton_status
 batoni_stage_take_part_back(struct batoni_staging *stage,
 			    struct stage_part *part)
 {
-	struct batoni_path *below = part->below;
+	struct batoni_path *lower = part->lower;
 	enum baton_status status;
 
 	/* It has ended, if it is in stage->ended. */
-	if (!below || !batoni_list_empty(&part->link))
+	if (!lower || !batoni_list_empty(&part->link))
 		return BATON_ERR_BUSY;
 	/* The engine tells its own paths alone.  At the end of a rank what is taken back below keeps its place
 	 * in the order, so that no later message arrives in its stead. */
-	below->ending = stage->base.messages.ending;
-	status = batoni_path_take_back(below, &part->transfer);
+	lower->ending = stage->base.messages.ending;
+	status = batoni_path_take_back(lower, &part->transfer);
 	if (status != BATON_ERR_BUSY)
 		part_ended(stage, part, status);
 	part->asked = status == BATON_ERR_BUSY;
@@ -241,17 +241,17 @@ batoni_stage_refuse(struct batoni_staging *stage, struct stage_message *message,
 }
 
 void
-batoni_stage_done(struct batoni_host *host,
+batoni_stage_done(struct batoni_upcalls *upcalls,
                   struct batoni_transfer *transfer, enum baton_status status)
 {
 	struct batoni_staging *stage =
-		batoni_container_of(host, struct batoni_staging, below_host);
+		batoni_container_of(upcalls, struct batoni_staging, lower_upcalls);
 
 	part_ended(stage,
 	           batoni_container_of(transfer, struct stage_part, transfer),
 	           status);
 	count_load(stage);
-	stage->base.host->moves(stage->base.host);
+	stage->base.upcalls->moves(stage->base.upcalls);
 }
 
 /* The message that the part belongs to; *token_p: its token, or NULL. */
@@ -285,18 +285,18 @@ batoni_stage_post(struct batoni_staging *stage, struct stage_part *part,
 	transfer->tag = tag;
 	transfer->direction = direction;
 	transfer->native_call = NULL;
-	assert(!part->below);
-	part->below = message->below;
+	assert(!part->lower);
+	part->lower = message->lower;
 	part->asked = false;
 	message->parts++;
-	status = batoni_path_issue(part->below, transfer);
+	status = batoni_path_issue(part->lower, transfer);
 	if (status != BATON_PENDING)
 		part_ended(stage, part, status);
 }
 
 /* ---- events ---- */
 
-/* The transport below has done with a piece. */
+/* The lower transport has done with a piece. */
 static void
 piece_over(struct batoni_staging *stage, struct stage_token *token)
 {
@@ -317,7 +317,7 @@ part_over(struct batoni_staging *stage, struct stage_part *part)
 	struct stage_token *token;
 	struct stage_message *message = owner_of(stage, part, &token);
 
-	part->below = NULL;
+	part->lower = NULL;
 	message->parts--;
 	if (token && (message->over || !message->transfer ||
 	              part->status != BATON_OK)) {
@@ -396,7 +396,7 @@ batoni_stage_tell_engine(struct batoni_staging *stage)
 	count_load(stage);
 	if (stage->fatal == BATON_OK)
 		return;
-	stage->base.host->broken(stage->base.host, stage->fatal,
+	stage->base.upcalls->broken(stage->base.upcalls, stage->fatal,
 	                         stage->fault.call, stage->fault.code,
 	                         stage->fault.text);
 	stage->fatal = BATON_OK;

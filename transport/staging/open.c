@@ -5,13 +5,13 @@
  * Everything is allocated at creation: pinned memory in one block, tokens, messages by
  * slot, a bounce buffer for each slot (whose pages take memory when they are used).
  *
- * Slots at the transport below: first parts have their message's slot; control parts
+ * Slots at the lower transport: first parts have their message's slot; control parts
  * follow; then each chunk has one.  Hidden tags: one for the grants to each slot, one for
  * the pieces to each slot, then those of the transport above, so that its last one is the
  * last one below too, on which a receive matches messages of any rank.  The tags are the
  * same on all ranks, as many as the rank with most slots needs.
  *
- * A path beside the messages of the transport below has the same slots and tags: messages to the peers that it
+ * A path beside the messages of the lower transport has the same slots and tags: messages to the peers that it
  * serves, and all parts of them, are its transfers.  It lets go of buffers at its close, which comes first.
  *
  * Closing after an abort: copies under way are waited for, since their memory cannot be
@@ -43,7 +43,7 @@
 static struct batoni_staging *leaked;
 
 static struct batoni_transport_config
-below(const struct batoni_transport_config *above,
+lower(const struct batoni_transport_config *above,
       const struct batoni_staging_config *staging)
 {
 	struct batoni_transport_config config = *above;
@@ -220,65 +220,65 @@ create(const struct batoni_transport_config *above,
 }
 
 static void
-below_broken(struct batoni_host *host, enum baton_status fatal,
+lower_broken(struct batoni_upcalls *upcalls, enum baton_status fatal,
              const char *call, int code, const char *text)
 {
 	struct batoni_staging *stage =
-		batoni_container_of(host, struct batoni_staging, below_host);
+		batoni_container_of(upcalls, struct batoni_staging, lower_upcalls);
 
-	stage->base.host->broken(stage->base.host, fatal, call, code, text);
+	stage->base.upcalls->broken(stage->base.upcalls, fatal, call, code, text);
 }
 
 static void
-below_moves(struct batoni_host *host)
+lower_moves(struct batoni_upcalls *upcalls)
 {
 	struct batoni_staging *stage =
-		batoni_container_of(host, struct batoni_staging, below_host);
+		batoni_container_of(upcalls, struct batoni_staging, lower_upcalls);
 
-	stage->base.host->moves(stage->base.host);
+	stage->base.upcalls->moves(stage->base.upcalls);
 }
 
 static bool
-below_may_meet(struct batoni_host *host, int peer, int tag)
+lower_may_meet(struct batoni_upcalls *upcalls, int peer, int tag)
 {
 	struct batoni_staging *stage =
-		batoni_container_of(host, struct batoni_staging, below_host);
+		batoni_container_of(upcalls, struct batoni_staging, lower_upcalls);
 
-	return stage->base.host->may_meet(stage->base.host, peer, tag);
+	return stage->base.upcalls->may_meet(stage->base.upcalls, peer, tag);
 }
 
 /* What has come is a message of this transport's own, whose receive here is to be issued first. */
 static struct batoni_transfer *
-below_claim(struct batoni_host *host, int peer, int tag)
+lower_claim(struct batoni_upcalls *upcalls, int peer, int tag)
 {
-	(void)host;
+	(void)upcalls;
 	(void)peer;
 	(void)tag;
 	return NULL;
 }
 
 static void
-below_lost(struct batoni_host *host, bool exits, const char *why)
+lower_lost(struct batoni_upcalls *upcalls, bool exits, const char *why)
 {
 	struct batoni_staging *stage =
-		batoni_container_of(host, struct batoni_staging, below_host);
+		batoni_container_of(upcalls, struct batoni_staging, lower_upcalls);
 
-	stage->base.host->lost(stage->base.host, exits, why);
+	stage->base.upcalls->lost(stage->base.upcalls, exits, why);
 }
 
 /* ---- passed through ---- */
 
 static struct batoni_transport *
-below_of(struct batoni_transport *transport)
+lower_of(struct batoni_transport *transport)
 {
-	return batoni_container_of(transport, struct batoni_staging, base)->below;
+	return batoni_container_of(transport, struct batoni_staging, base)->lower;
 }
 
 static enum baton_status
 exchange(struct batoni_transport *transport, uint64_t what, const void *mine,
          size_t bytes, void *all)
 {
-	struct batoni_transport *under = below_of(transport);
+	struct batoni_transport *under = lower_of(transport);
 
 	return under->ops->exchanging->exchange(under, what, mine, bytes, all);
 }
@@ -290,7 +290,7 @@ leave(struct batoni_transport *transport)
 {
 	struct batoni_staging *stage =
 		batoni_container_of(transport, struct batoni_staging, base);
-	struct batoni_transport *under = stage->below;
+	struct batoni_transport *under = stage->lower;
 
 	/* When all have left, each may free what others had mapped. */
 	if (stage->maps && !batoni_stage_maps_leave(stage))
@@ -301,7 +301,7 @@ leave(struct batoni_transport *transport)
 static enum baton_status
 clear(struct batoni_transport *transport)
 {
-	struct batoni_transport *under = below_of(transport);
+	struct batoni_transport *under = lower_of(transport);
 
 	return under->ops->clearing->clear(under);
 }
@@ -311,7 +311,7 @@ static const struct batoni_clearing_ops clearing = {.clear = clear};
 static void
 error_text(struct batoni_transport *transport, int code, char *text, size_t size)
 {
-	struct batoni_transport *under = below_of(transport);
+	struct batoni_transport *under = lower_of(transport);
 
 	under->ops->texts->error_text(under, code, text, size);
 }
@@ -337,25 +337,25 @@ end_copies(struct batoni_staging *stage)
 	return true;
 }
 
-/* Has the transport below a part in pinned memory?  What a path beside it has, that lets go of. */
+/* Has the lower transport a part in pinned memory?  What a path beside it has, that lets go of. */
 static bool
 has_pinned(const struct batoni_staging *stage)
 {
-	const struct batoni_path *below = &stage->below->messages;
+	const struct batoni_path *lower = &stage->lower->messages;
 
 	for (size_t i = 0; i < count_tokens(stage); i++) {
 		const struct stage_token *token = &stage->tokens[i];
 		const struct stage_message *message = token->message;
 
-		if (token->part.below == below ||
+		if (token->part.lower == lower ||
 		    (message && message->eager == token &&
-		     message->first.below == below))
+		     message->first.lower == lower))
 			return true;
 	}
 	return false;
 }
 
-/* The transport below is closed, but its library may still read and write. */
+/* The lower transport is closed, but its library may still read and write. */
 static void
 leak_on_purpose(struct batoni_staging *stage, bool pinned)
 {
@@ -371,7 +371,7 @@ close_both(struct batoni_transport *transport, bool aborted)
 {
 	struct batoni_staging *stage =
 		batoni_container_of(transport, struct batoni_staging, base);
-	struct batoni_transport *under = stage->below;
+	struct batoni_transport *under = stage->lower;
 	bool ours = under->lets_go || under->messages.load.in_flight == 0;
 	bool pinned = !ours && has_pinned(stage);
 	bool ended = end_copies(stage);
@@ -404,15 +404,15 @@ start(struct batoni_staging *stage, struct batoni_transport *transport,
 	assert(transport->size == stage->size);
 	assert(transport->slots >=
 	       batoni_staging_slots(stage->slots, &stage->config));
-	stage->below = transport;
+	stage->lower = transport;
 	stage->beside = beside;
-	stage->below_host = (struct batoni_host){
+	stage->lower_upcalls = (struct batoni_upcalls){
 		.done = batoni_stage_done,
-		.broken = below_broken,
-		.moves = below_moves,
-		.may_meet = below_may_meet,
-		.claim = below_claim,
-		.lost = below_lost,
+		.broken = lower_broken,
+		.moves = lower_moves,
+		.may_meet = lower_may_meet,
+		.claim = lower_claim,
+		.lost = lower_lost,
 	};
 	stage->ops = (struct batoni_transport_ops){
 		.name = transport->ops->name,
@@ -436,9 +436,9 @@ start(struct batoni_staging *stage, struct batoni_transport *transport,
 		.standing = transport->messages.load.standing,
 		.quiet = transport->messages.load.quiet,
 	};
-	transport->host = transport->messages.host = &stage->below_host;
+	transport->upcalls = transport->messages.upcalls = &stage->lower_upcalls;
 	if (beside)
-		beside->host = &stage->below_host;
+		beside->upcalls = &stage->lower_upcalls;
 	return base;
 }
 
@@ -450,7 +450,7 @@ const struct batoni_staging_ops batoni_staging_ops = {
 		.eager_slots = 64,
 		.eager_per_peer = 16,
 	},
-	.below = below,
+	.lower = lower,
 	.create = create,
 	.discard = discard,
 	.start = start,

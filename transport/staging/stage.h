@@ -36,7 +36,7 @@ struct stage_part {
 	struct batoni_list_node link; /* of stage->ended */
 	enum baton_status status;     /* while it is in that list */
 	/* The path that has it, or had it until it was put in that list; or NULL. */
-	struct batoni_path *below;
+	struct batoni_path *lower;
 	bool asked; /* below, and could not be taken back */
 };
 
@@ -48,7 +48,7 @@ struct stage_cursor {
 	size_t left;
 };
 
-/* A pinned buffer: a chunk with a place at the transport below, or an eager buffer, which
+/* A pinned buffer: a chunk with a place at the lower transport, or an eager buffer, which
  * travels in the place of its message.  Or, without a buffer, the copy of a receive out of memory
  * that is mapped. */
 struct stage_token {
@@ -96,7 +96,7 @@ struct stage_message {
 	bool host;    /* the buffer is host memory */
 	bool moves;   /* counted in stage->moving */
 	bool failed;  /* what is below may never end */
-	struct batoni_path *below; /* the path of its parts: that of its peer */
+	struct batoni_path *lower; /* the path of its parts: that of its peer */
 	bool ready;   /* STAGE_LINE: it may be sent */
 	uint32_t parts, copies; /* of it, under way, or waiting to be started */
 	struct stage_part first, control;
@@ -150,13 +150,13 @@ struct stage_peer {
 
 struct batoni_staging {
 	struct batoni_transport base; /* must be first */
-	/* Both have the names of the transport below. */
+	/* Both have the names of the lower transport. */
 	struct batoni_transport_ops ops;
 	struct batoni_path_ops messages_ops;
-	struct batoni_transport *below;
+	struct batoni_transport *lower;
 	/* Another path below, for the messages of the peers that it serves; NULL: there is none. */
 	struct batoni_path *beside;
-	struct batoni_host below_host;
+	struct batoni_upcalls lower_upcalls;
 	struct batoni_device *device;
 	const struct batoni_memory_ops *memory;
 	struct batoni_staging_config config;
@@ -186,7 +186,7 @@ struct batoni_staging {
 	struct batoni_list_node lines;
 	uint32_t begun, moving; /* messages: not ended, and of these */
 	uint32_t expects; /* receives from any rank that wait */
-	bool asked_second; /* of the paths below, the transport's was asked first for their messages */
+	bool asked_second; /* of the lower paths, the transport's was asked first for their messages */
 	/* The slot function that runs: its message, and how that ended. */
 	struct stage_message *caller;
 	enum baton_status caller_status;
@@ -201,20 +201,20 @@ static inline void
 batoni_stage_copy_begins(struct batoni_staging *stage,
                          struct stage_message *message)
 {
-	struct batoni_host *host = stage->base.host;
+	struct batoni_upcalls *upcalls = stage->base.upcalls;
 
-	if (message->copies++ == 0 && host->copying && message->transfer)
-		host->copying(host, message->transfer, true);
+	if (message->copies++ == 0 && upcalls->copying && message->transfer)
+		upcalls->copying(upcalls, message->transfer, true);
 }
 
 static inline void
 batoni_stage_copy_ends(struct batoni_staging *stage,
                        struct stage_message *message)
 {
-	struct batoni_host *host = stage->base.host;
+	struct batoni_upcalls *upcalls = stage->base.upcalls;
 
-	if (--message->copies == 0 && host->copying && message->transfer)
-		host->copying(host, message->transfer, false);
+	if (--message->copies == 0 && upcalls->copying && message->transfer)
+		upcalls->copying(upcalls, message->transfer, false);
 }
 
 static inline size_t
@@ -256,18 +256,18 @@ void batoni_stage_messages(struct batoni_staging *stage);
 
 /* ---- message.c ---- */
 
-/* For the transport below. */
-void batoni_stage_done(struct batoni_host *host,
+/* For the lower transport. */
+void batoni_stage_done(struct batoni_upcalls *upcalls,
                        struct batoni_transfer *transfer,
                        enum baton_status status);
-/* Hand a part to the transport below.  Its end is an event of stage->ended. */
+/* Hand a part to the lower transport.  Its end is an event of stage->ended. */
 void batoni_stage_post(struct batoni_staging *stage, struct stage_part *part,
                        enum batoni_direction direction, void *buffer,
                        size_t bytes, int peer, int tag);
 /* The message ends in this way when nothing of it is under way. */
 void batoni_stage_over(struct batoni_staging *stage,
                        struct stage_message *message, enum baton_status status);
-/* A copy of the message has ended; its token has been given back, if the transport below
+/* A copy of the message has ended; its token has been given back, if the lower transport
  * has no use for it. */
 void batoni_stage_copied(struct batoni_staging *stage, struct stage_token *token);
 /* What came is not what this version says.  `what` came: "a message's header". */
@@ -357,7 +357,7 @@ void batoni_stage_hand_out(struct batoni_staging *stage);
 /* The piece that the token stands for is there: send those whose turn it is. */
 void batoni_stage_send_ready(struct batoni_staging *stage,
                              struct stage_message *message);
-/* The transport below has done with the piece. */
+/* The lower transport has done with the piece. */
 void batoni_stage_piece_done(struct batoni_staging *stage,
                              struct stage_token *token);
 

@@ -27,7 +27,7 @@ leave(struct batoni_staging *stage, const struct stage_message *message)
 	status = message->transfer ? BATON_PENDING : stage->caller_status;
 	stage->caller = NULL;
 	if (stage->collected)
-		stage->base.host->deferred(stage->base.host);
+		stage->base.upcalls->deferred(stage->base.upcalls);
 	batoni_stage_tell_engine(stage);
 	return status;
 }
@@ -42,7 +42,7 @@ path_to(const struct batoni_staging *stage, int peer, int tag)
 	                       beside->ops->serving->serves(
 				       beside, BATON_OPERATION_SEND, peer)
 	               ? beside
-	               : &stage->below->messages;
+	               : &stage->lower->messages;
 }
 
 static void
@@ -54,7 +54,7 @@ begin(struct batoni_staging *stage, struct stage_message *message,
 	*message = (struct stage_message){
 		.transfer = transfer,
 		.peer = transfer->peer,
-		.below = path_to(stage, transfer->peer, transfer->tag),
+		.lower = path_to(stage, transfer->peer, transfer->tag),
 		.host = batoni_place_is_host(transfer->place),
 		.list = batoni_transfer_list(transfer),
 	};
@@ -91,11 +91,11 @@ static size_t
 test(struct batoni_path *path)
 {
 	struct batoni_staging *stage = to_stage(path);
-	struct batoni_path *below = &stage->below->messages;
+	struct batoni_path *lower = &stage->lower->messages;
 	size_t events = 0;
 
-	if (below->load.in_flight > 0)
-		below->ops->test(below);
+	if (lower->load.in_flight > 0)
+		lower->ops->test(lower);
 	if (stage->beside && stage->beside->load.in_flight > 0)
 		stage->beside->ops->test(stage->beside);
 	events += batoni_stage_poll(stage);
@@ -123,10 +123,10 @@ flush(struct batoni_path *path)
 static enum baton_status
 scrap_part(struct batoni_staging *stage, struct stage_part *part)
 {
-	if (!part->below || (!part->asked &&
+	if (!part->lower || (!part->asked &&
 	                     batoni_stage_take_part_back(stage, part) != BATON_ERR_BUSY))
 		return BATON_OK;
-	return batoni_path_scrap(part->below, &part->transfer);
+	return batoni_path_scrap(part->lower, &part->transfer);
 }
 
 /* A receive whose bytes are here: they are copied from the bounce buffer, and nothing of the peer is
@@ -255,9 +255,9 @@ serves(struct batoni_path *path, int kind, int peer)
 static enum baton_status
 connect_peer(struct batoni_path *path, int peer)
 {
-	struct batoni_path *below = path_to(to_stage(path), peer, 0);
+	struct batoni_path *lower = path_to(to_stage(path), peer, 0);
 
-	return below->ops->serving ? below->ops->serving->connect(below, peer)
+	return lower->ops->serving ? lower->ops->serving->connect(lower, peer)
 	                           : BATON_OK;
 }
 
@@ -274,9 +274,9 @@ static void
 expect(struct batoni_path *path, int change)
 {
 	struct batoni_staging *stage = to_stage(path);
-	struct batoni_path *below = &stage->below->messages;
+	struct batoni_path *lower = &stage->lower->messages;
 
-	below->ops->unmatched->expect(below, change);
+	lower->ops->unmatched->expect(lower, change);
 	if (stage->beside)
 		stage->beside->ops->unmatched->expect(stage->beside, change);
 	stage->expects += (uint32_t)change;
@@ -287,16 +287,16 @@ static int
 find(struct batoni_path *path, int tag)
 {
 	struct batoni_staging *stage = to_stage(path);
-	struct batoni_path *paths[2] = {stage->beside, &stage->below->messages};
+	struct batoni_path *paths[2] = {stage->beside, &stage->lower->messages};
 	int rank = -1;
 
 	/* In turn. */
 	stage->asked_second = !stage->asked_second;
 	for (unsigned i = 0; i < 2 && rank < 0; i++) {
-		struct batoni_path *below = paths[stage->asked_second ^ (i > 0)];
+		struct batoni_path *lower = paths[stage->asked_second ^ (i > 0)];
 
-		if (below)
-			rank = below->ops->unmatched->find(below, tag);
+		if (lower)
+			rank = lower->ops->unmatched->find(lower, tag);
 	}
 	return rank;
 }
@@ -306,11 +306,11 @@ static const struct batoni_unmatched_ops unmatched = {
 	.find = find,
 };
 
-/* Do the paths below tell? */
+/* Do the lower paths tell? */
 static bool
 tells(const struct batoni_staging *stage)
 {
-	return stage->below->messages.ops->unmatched &&
+	return stage->lower->messages.ops->unmatched &&
 	       (!stage->beside || stage->beside->ops->unmatched);
 }
 
@@ -326,15 +326,15 @@ static const struct batoni_deferring_ops deferring = {.flush = flush};
 void
 batoni_stage_messages(struct batoni_staging *stage)
 {
-	const struct batoni_path_ops *below = stage->below->messages.ops;
+	const struct batoni_path_ops *lower = stage->lower->messages.ops;
 
 	stage->messages_ops = (struct batoni_path_ops){
-		.name = below->name,
+		.name = lower->name,
 		.kinds = BATONI_MESSAGES,
 		.lists = true,
 		.host_issued = &host_issued,
 		/* A path that connects wants to be asked at the call. */
-		.serving = below->serving || stage->beside ? &serving : NULL,
+		.serving = lower->serving || stage->beside ? &serving : NULL,
 		.scrapping = &scrapping,
 		.unmatched = tells(stage) ? &unmatched : NULL,
 		.deferring = &deferring,

@@ -46,7 +46,7 @@ batoni_stage_tell_grants(struct batoni_staging *stage)
 			stage->telling.next, struct stage_message, tell);
 
 		batoni_list_remove(&message->tell);
-		if (!message->failed && !message->control.below)
+		if (!message->failed && !message->control.lower)
 			batoni_stage_grant(stage, message, GRANT_PIECES);
 	}
 }

@@ -87,7 +87,7 @@ send_first(struct batoni_staging *stage, struct stage_message *message)
 		                  stage->grant_tag + (int)transfer->slot);
 	}
 	/* On a quiet transport only the peer's receive moves it. */
-	stage_set_moves(stage, message, !message->below->load.quiet);
+	stage_set_moves(stage, message, !message->lower->load.quiet);
 	batoni_stage_post(stage, &message->first, BATONI_SEND, buffer, bytes,
 	                  message->peer, transfer->tag);
 }

@@ -84,7 +84,7 @@ enum baton_status batoni_messages_drain(struct batoni_rma *rma);
 enum baton_status batoni_messages_leave(struct batoni_rma *rma);
 /* The communicator is broken and this memory is to be freed: apply no message from now on,
  * and let no receive write there, and no answer read there.  OK; PENDING: a copy is under way, ask
- * again; BUSY: the library below may do so until it likes to end. */
+ * again; BUSY: the native library may do so until it likes to end. */
 enum baton_status batoni_messages_let_go(struct batoni_rma *rma,
                                          const void *base, size_t bytes);
 /* Is there a receive that may write there, or an answer that may read there? */

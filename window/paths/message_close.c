@@ -15,8 +15,7 @@
  * Deregistering a window of a broken communicator, while payloads may be on their way into
  * it (batoni_messages_let_go).  From then on this rank discards incoming messages (`discards`).
  * The receives into that window are taken back.  One that cannot be is scrapped (path.h): what
- * comes of it later is dropped, and a copy that is under way is waited for.  Where the library
- * below may write for as long as it likes (MPI), the receive stays, and the memory's owner
+ * comes of it later is dropped, and a copy that is under way is waited for.  Where the native library may write for as long as it likes (MPI), the receive stays, and the memory's owner
  * has to keep it mapped.  An answer out of that window is treated as such a receive.  On the
  * sender's side a put that ends early stays
  * lent until the transport has let go of both messages, as a send does.

@@ -391,7 +391,7 @@ batoni_put_ended(struct batoni_rma *rma, struct batoni_transfer *transfer,
 	rma->base.path.load.in_flight--;
 	if (status == BATON_OK)
 		batoni_transfer_moved(transfer, transfer->bytes);
-	rma->comm->host.done(&rma->comm->host, transfer, status);
+	rma->comm->upcalls.done(&rma->comm->upcalls, transfer, status);
 }
 
 /* ---- the queue of a channel ---- */

@@ -671,7 +671,7 @@ START_TEST(a_destroy_that_succeeds_leaves_the_last_error_alone)
 }
 END_TEST
 
-/* ---- the library below goes away ---- */
+/* ---- the native library goes away ---- */
 
 START_TEST(lost_transport_is_never_called_again)
 {
@@ -680,7 +680,7 @@ START_TEST(lost_transport_is_never_called_again)
 	baton_request queued = scripted_recv(comm, s, 2, &options);
 	size_t tests;
 
-	transport.base.host->lost(transport.base.host, false, "MPI was finalised");
+	transport.base.upcalls->lost(transport.base.upcalls, false, "MPI was finalised");
 	scripted_assert_ended(issued, BATON_ERR_ABORTED);
 	scripted_assert_ended(queued, BATON_ERR_ABORTED);
 	ck_assert_int_eq(baton_comm_status(comm), BATON_ERR_ABORTED);
@@ -705,7 +705,7 @@ START_TEST(lost_transport_keeps_what_it_cannot_give_back)
 	baton_request a = scripted_send(comm, s, 1, &options);
 
 	transport.take_back = BATON_ERR_BUSY;
-	transport.base.host->lost(transport.base.host, false, "gone");
+	transport.base.upcalls->lost(transport.base.upcalls, false, "gone");
 	ck_assert_int_eq(baton_test(a, &completion), BATON_ERR_ABORTED);
 	ck_assert_uint_eq(completion.flags, BATON_COMPLETION_LENT);
 	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);

@@ -133,14 +133,14 @@ END_TEST
 
 /* ---- a native transport that one rank cannot open ---- */
 
-/* Rank 1 fails when rank 0 has its own, which is the transport below. */
+/* Rank 1 fails when rank 0 has its own, which is the lower transport. */
 static enum baton_status
-open_native(struct batoni_native *native, struct batoni_transport *below,
+open_native(struct batoni_native *native, struct batoni_transport *lower,
             struct batoni_transport **transport_p)
 {
 	if (native == &fake_natives[1])
 		return batoni_refuse(BATON_ERR_CUDA, "it has no fan");
-	*transport_p = below;
+	*transport_p = lower;
 	native->alive = false;
 	return BATON_OK;
 }

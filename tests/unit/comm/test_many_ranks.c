@@ -192,7 +192,7 @@ hello_from(int rank, int context)
 	mail->done_bytes = sizeof(hello);
 	pretended.base.messages.load.in_flight--;
 	batoni_lock();
-	comm->host.done(&comm->host, mail, BATON_OK);
+	comm->upcalls.done(&comm->upcalls, mail, BATON_OK);
 	batoni_pass();
 	batoni_unlock();
 }

@@ -113,7 +113,7 @@ break_before_a_claimant(struct scripted *scripted, struct batoni_transfer *trans
 	sem_post(&gate.entered);
 	while (atomic_load(&batoni_engine.wanted) < BATONI_CLAIMANT)
 		sched_yield();
-	scripted->base.host->broken(scripted->base.host, BATON_ERR_MPI,
+	scripted->base.upcalls->broken(scripted->base.upcalls, BATON_ERR_MPI,
 	                            "MPI_Test", 1, "gone");
 }
 

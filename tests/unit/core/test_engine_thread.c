@@ -214,7 +214,7 @@ begin_to_move(struct scripted *scripted, struct batoni_transfer *transfer)
 	while (sem_trywait(&busy.tested) == 0)
 		;
 	busy.base.messages.load.moving = 1;
-	busy.base.host->moves(busy.base.host);
+	busy.base.upcalls->moves(busy.base.upcalls);
 }
 
 START_TEST(engine_thread_is_woken_for_what_another_communicator_moves)

@@ -266,7 +266,7 @@ static void
 break_now(struct scripted *scripted, struct batoni_transfer *transfer)
 {
 	(void)transfer;
-	scripted->base.host->broken(scripted->base.host, BATON_ERR_MPI,
+	scripted->base.upcalls->broken(scripted->base.upcalls, BATON_ERR_MPI,
 	                            "MPI_Isend", 15, "unclassified");
 }
 

@@ -74,7 +74,7 @@ setup(void)
 	other_ops.closing = &closing;
 	added = &other.base.messages;
 	added->ops = &other_ops;
-	other.base.host = &comm->host;
+	other.base.upcalls = &comm->upcalls;
 	batoni_comm_add_path(comm, added);
 	batoni_comm_choose_message_paths(comm);
 	connected = BATON_OK;
@@ -223,7 +223,7 @@ START_TEST(what_any_path_has_put_off_is_flushed)
 	baton_request request = send_to(1, 1, NULL);
 
 	batoni_lock();
-	comm->host.deferred(&comm->host);
+	comm->upcalls.deferred(&comm->upcalls);
 	batoni_end_and_issue();
 	batoni_unlock();
 	ck_assert_int_eq(flushes, 1);

@@ -575,7 +575,7 @@ static void
 break_it(struct scripted *scripted, struct batoni_transfer *transfer)
 {
 	if (transfer->tag == 2)
-		scripted->base.host->broken(scripted->base.host, BATON_ERR_MPI,
+		scripted->base.upcalls->broken(scripted->base.upcalls, BATON_ERR_MPI,
 		                            "call", 5, "broken by the test");
 }
 

@@ -8,11 +8,11 @@
 #include "mem.h"
 
 static void
-record_done(struct batoni_host *host,
+record_done(struct batoni_upcalls *upcalls,
             struct batoni_transfer *transfer, enum baton_status status)
 {
 	struct recorder *recorder =
-		batoni_container_of(host, struct recorder, host);
+		batoni_container_of(upcalls, struct recorder, upcalls);
 
 	ck_assert_uint_lt(recorder->count, SLOTS);
 	recorder->ended[recorder->count] = transfer;
@@ -21,9 +21,9 @@ record_done(struct batoni_host *host,
 }
 
 static void
-record_moves(struct batoni_host *host)
+record_moves(struct batoni_upcalls *upcalls)
 {
-	batoni_container_of(host, struct recorder, host)->moves++;
+	batoni_container_of(upcalls, struct recorder, upcalls)->moves++;
 }
 
 void
@@ -41,9 +41,9 @@ open_world(struct world *world, int size, uint32_t slots)
 	ck_assert_int_eq(batoni_local_open(size, &config, world->transports),
 	                 BATON_OK);
 	for (int rank = 0; rank < size; rank++) {
-		world->recorders[rank].host.done = record_done;
-		world->recorders[rank].host.moves = record_moves;
-		world->transports[rank]->host = &world->recorders[rank].host;
+		world->recorders[rank].upcalls.done = record_done;
+		world->recorders[rank].upcalls.moves = record_moves;
+		world->transports[rank]->upcalls = &world->recorders[rank].upcalls;
 	}
 }
 

@@ -15,7 +15,7 @@
 
 /* One rank's engine: what its transport reported, in order. */
 struct recorder {
-	struct batoni_host host;
+	struct batoni_upcalls upcalls;
 	struct batoni_transfer *ended[SLOTS];
 	enum baton_status status[SLOTS];
 	size_t count;

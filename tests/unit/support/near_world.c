@@ -9,9 +9,9 @@
 #define PASSES_MOST 100000
 
 static struct near_rank *
-rank_of(struct batoni_host *host)
+rank_of(struct batoni_upcalls *upcalls)
 {
-	return batoni_container_of(host, struct near_rank, host);
+	return batoni_container_of(upcalls, struct near_rank, upcalls);
 }
 
 /* ---- the engine ---- */
@@ -26,18 +26,18 @@ end(struct near_rank *rank, struct batoni_transfer *transfer,
 }
 
 static void
-done(struct batoni_host *host, struct batoni_transfer *transfer,
+done(struct batoni_upcalls *upcalls, struct batoni_transfer *transfer,
      enum baton_status status)
 {
-	rank_of(host)->ended++;
-	end(rank_of(host), transfer, status);
+	rank_of(upcalls)->ended++;
+	end(rank_of(upcalls), transfer, status);
 }
 
 static void
-broken(struct batoni_host *host, enum baton_status fatal, const char *call, int code,
+broken(struct batoni_upcalls *upcalls, enum baton_status fatal, const char *call, int code,
        const char *text)
 {
-	struct near_rank *rank = rank_of(host);
+	struct near_rank *rank = rank_of(upcalls);
 
 	(void)call;
 	(void)code;
@@ -47,41 +47,41 @@ broken(struct batoni_host *host, enum baton_status fatal, const char *call, int 
 }
 
 static void
-moves(struct batoni_host *host)
+moves(struct batoni_upcalls *upcalls)
 {
-	(void)host;
+	(void)upcalls;
 }
 
-/* ---- the transport below ---- */
+/* ---- the lower transport ---- */
 
 static size_t
-below_test(struct batoni_path *path)
+lower_test(struct batoni_path *path)
 {
 	(void)path;
 	return 0;
 }
 
 static enum baton_status
-below_leave(struct batoni_transport *below)
+lower_leave(struct batoni_transport *lower)
 {
-	(void)below;
+	(void)lower;
 	return BATON_OK;
 }
 
 static void
-below_close(struct batoni_transport *below, bool aborted)
+lower_close(struct batoni_transport *lower, bool aborted)
 {
 	(void)aborted;
-	batoni_container_of(below, struct near_rank, below)->below_closed = true;
+	batoni_container_of(lower, struct near_rank, lower)->lower_closed = true;
 }
 
-static const struct batoni_path_ops below_path = {.name = "nothing",
-                                                  .test = below_test};
-static const struct batoni_transport_ops below_ops = {
+static const struct batoni_path_ops lower_path = {.name = "nothing",
+                                                  .test = lower_test};
+static const struct batoni_transport_ops lower_ops = {
 	.name = "below",
 	.id = BATON_TRANSPORT_AUTO,
-	.leave = below_leave,
-	.close = below_close,
+	.leave = lower_leave,
+	.close = lower_close,
 };
 
 /* ---- the world ---- */
@@ -102,14 +102,14 @@ describe(struct near_world *world, int me, enum near_reach reach)
 {
 	struct near_rank *rank = &world->ranks[me];
 
-	rank->below = (struct batoni_transport){
-		.ops = &below_ops,
-		.messages = {.ops = &below_path},
+	rank->lower = (struct batoni_transport){
+		.ops = &lower_ops,
+		.messages = {.ops = &lower_path},
 		.rank = me,
 		.size = NEAR_RANKS,
 		.peers = rank->peers,
 	};
-	rank->host = (struct batoni_host){
+	rank->upcalls = (struct batoni_upcalls){
 		.done = done, .broken = broken, .moves = moves};
 	for (int i = 0; i < NEAR_RANKS; i++)
 		rank->peers[i] = (struct batoni_peer){
@@ -130,13 +130,13 @@ start(struct near_rank *rank, struct batoni_pairs *pairs, bool beside)
 	struct batoni_path *path;
 
 	if (beside) {
-		path = batoni_near_ops.beside(pairs, &rank->below);
+		path = batoni_near_ops.beside(pairs, &rank->lower);
 		rank->transport = batoni_transport_of(path);
 	} else {
-		rank->transport = batoni_near_ops.start(pairs, &rank->below);
-		rank->transport->host = &rank->host;
+		rank->transport = batoni_near_ops.start(pairs, &rank->lower);
+		rank->transport->upcalls = &rank->upcalls;
 	}
-	rank->transport->messages.host = &rank->host;
+	rank->transport->messages.upcalls = &rank->upcalls;
 	rank->transport->patience = &rank->patience;
 }
 
@@ -193,7 +193,7 @@ near_close_rank(struct near_world *world, int rank, bool aborted)
 	else
 		me->transport->ops->close(me->transport, aborted);
 	me->transport = NULL;
-	assert(me->below_closed == !beside);
+	assert(me->lower_closed == !beside);
 }
 
 void

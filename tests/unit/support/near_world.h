@@ -19,20 +19,20 @@ enum near_reach {
 };
 
 struct near_rank {
-	struct batoni_transport below;
+	struct batoni_transport lower;
 	struct batoni_peer peers[NEAR_RANKS];
 	struct batoni_departure segment;
 	char *area;
 	struct batoni_transport *transport; /* near's; NULL: closed */
-	struct batoni_host host;
+	struct batoni_upcalls upcalls;
 	struct batoni_patience patience;
 	struct batoni_transfer transfers[NEAR_SLOTS];
 	/* PENDING while it is issued, then how it has ended. */
 	enum baton_status ends[NEAR_SLOTS];
-	unsigned ended; /* by host->done */
+	unsigned ended; /* by upcalls->done */
 	enum baton_status broken; /* OK: it is not */
 	char why[200];
-	bool below_closed;
+	bool lower_closed;
 };
 
 struct near_world {

@@ -10,11 +10,11 @@
 #include "message.h"
 
 static void
-record_done(struct batoni_host *host,
+record_done(struct batoni_upcalls *upcalls,
             struct batoni_transfer *transfer, enum baton_status status)
 {
 	struct rma_world *world =
-		batoni_container_of(host, struct rma_world, comm.host);
+		batoni_container_of(upcalls, struct rma_world, comm.upcalls);
 
 	if (transfer->slot >= REQUESTS) {
 		batoni_message_done(&world->rma, transfer, status);
@@ -76,7 +76,7 @@ void
 message_sent(struct rma_world *world, size_t i, enum baton_status status)
 {
 	ck_assert_uint_lt(i, world->messages);
-	world->comm.host.done(&world->comm.host, world->message[i], status);
+	world->comm.upcalls.done(&world->comm.upcalls, world->message[i], status);
 }
 
 static void
@@ -145,11 +145,11 @@ void
 rma_world_open(struct rma_world *world)
 {
 	memset(world, 0, sizeof(*world));
-	world->comm.host.done = record_done;
+	world->comm.upcalls.done = record_done;
 	world->answer = BATON_PENDING;
 	world->transport.ops = &recording_ops;
 	world->transport.messages.ops = &messages_ops;
-	world->transport.host = &world->comm.host;
+	world->transport.upcalls = &world->comm.upcalls;
 	world->transport.rank = ME;
 	world->transport.size = RANKS;
 	world->transport.messages.load.quiet = true;

@@ -18,8 +18,8 @@ struct held {
 
 struct late {
 	struct batoni_transport base; /* must be first */
-	struct batoni_transport *below;
-	struct batoni_host below_host;
+	struct batoni_transport *lower;
+	struct batoni_upcalls lower_upcalls;
 	struct held *held;
 	uint32_t count;
 	unsigned seed;
@@ -45,26 +45,26 @@ hold(struct late *late, struct batoni_transfer *transfer,
 }
 
 static void
-late_done(struct batoni_host *host, struct batoni_transfer *transfer,
+late_done(struct batoni_upcalls *upcalls, struct batoni_transfer *transfer,
           enum baton_status status)
 {
-	hold(batoni_container_of(host, struct late, below_host), transfer,
+	hold(batoni_container_of(upcalls, struct late, lower_upcalls), transfer,
 	     status);
 }
 
 static void
-late_moves(struct batoni_host *host)
+late_moves(struct batoni_upcalls *upcalls)
 {
-	struct late *late = batoni_container_of(host, struct late, below_host);
+	struct late *late = batoni_container_of(upcalls, struct late, lower_upcalls);
 
-	late->base.host->moves(late->base.host);
+	late->base.upcalls->moves(late->base.upcalls);
 }
 
 static enum baton_status
 late_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	struct late *late = to_late(path);
-	enum baton_status status = batoni_path_issue(&late->below->messages, transfer);
+	enum baton_status status = batoni_path_issue(&late->lower->messages, transfer);
 
 	if (status != BATON_PENDING)
 		hold(late, transfer, status);
@@ -78,14 +78,14 @@ late_test(struct batoni_path *path)
 	struct late *late = to_late(path);
 	size_t events = 0;
 
-	late->below->messages.ops->test(&late->below->messages);
+	late->lower->messages.ops->test(&late->lower->messages);
 	while (late->count > 0 && rand_r(&late->seed) % 3) {
 		uint32_t i = (uint32_t)rand_r(&late->seed) % late->count;
 		struct held held = late->held[i];
 
 		late->held[i] = late->held[--late->count];
 		path->load.in_flight--;
-		path->host->done(path->host, held.transfer, held.status);
+		path->upcalls->done(path->upcalls, held.transfer, held.status);
 		events++;
 	}
 	return events;
@@ -102,7 +102,7 @@ late_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 			return BATON_ERR_BUSY;
 	if (transfer->direction == BATONI_SEND)
 		return BATON_ERR_BUSY;
-	status = batoni_path_take_back(&late->below->messages,
+	status = batoni_path_take_back(&late->lower->messages,
 	                                              transfer);
 	/* As MPI: asked, and told later. */
 	if (status == BATON_ERR_CANCELED && rand_r(&late->seed) % 2) {
@@ -119,7 +119,7 @@ late_close(struct batoni_transport *transport, bool aborted)
 {
 	struct late *late = to_late(&transport->messages);
 
-	late->below->ops->close(late->below, aborted);
+	late->lower->ops->close(late->lower, aborted);
 	free(late->held);
 	free(late);
 }
@@ -140,23 +140,23 @@ static const struct batoni_path_ops late_messages = {
 };
 
 static struct batoni_transport *
-make_late(struct batoni_transport *below)
+make_late(struct batoni_transport *lower)
 {
 	struct late *late = calloc(1, sizeof(*late));
 
 	ck_assert_ptr_nonnull(late);
-	late->base = *below;
+	late->base = *lower;
 	late->base.ops = &late_ops;
 	late->base.messages.ops = &late_messages;
 	/* Its memory is this process's: staging need not leak what it has below. */
 	late->base.messages.load.quiet = true;
-	late->below = below;
-	late->below_host.done = late_done;
-	late->below_host.moves = late_moves;
-	late->held = calloc(below->slots, sizeof(*late->held));
+	late->lower = lower;
+	late->lower_upcalls.done = late_done;
+	late->lower_upcalls.moves = late_moves;
+	late->held = calloc(lower->slots, sizeof(*late->held));
 	ck_assert_ptr_nonnull(late->held);
-	late->seed = (unsigned)below->rank + 1;
-	below->host = below->messages.host = &late->below_host;
+	late->seed = (unsigned)lower->rank + 1;
+	lower->upcalls = lower->messages.upcalls = &late->lower_upcalls;
 	return &late->base;
 }
 
@@ -221,10 +221,10 @@ static const struct batoni_staging_config small = {
 };
 
 static void
-record_done(struct batoni_host *host, struct batoni_transfer *transfer,
+record_done(struct batoni_upcalls *upcalls, struct batoni_transfer *transfer,
             enum baton_status status)
 {
-	struct rank *rank = batoni_container_of(host, struct rank, host);
+	struct rank *rank = batoni_container_of(upcalls, struct rank, upcalls);
 
 	ck_assert(!rank->ended[transfer->slot]);
 	rank->ended[transfer->slot] = true;
@@ -233,10 +233,10 @@ record_done(struct batoni_host *host, struct batoni_transfer *transfer,
 }
 
 static void
-record_broken(struct batoni_host *host, enum baton_status fatal,
+record_broken(struct batoni_upcalls *upcalls, enum baton_status fatal,
               const char *call, int code, const char *text)
 {
-	struct rank *rank = batoni_container_of(host, struct rank, host);
+	struct rank *rank = batoni_container_of(upcalls, struct rank, upcalls);
 
 	(void)code;
 	ck_assert_ptr_nonnull(call);
@@ -245,20 +245,20 @@ record_broken(struct batoni_host *host, enum baton_status fatal,
 }
 
 static void
-record_moves(struct batoni_host *host)
+record_moves(struct batoni_upcalls *upcalls)
 {
-	batoni_container_of(host, struct rank, host)->moves++;
+	batoni_container_of(upcalls, struct rank, upcalls)->moves++;
 }
 
 static void
-record_deferred(struct batoni_host *host)
+record_deferred(struct batoni_upcalls *upcalls)
 {
-	batoni_container_of(host, struct rank, host)->deferred = true;
+	batoni_container_of(upcalls, struct rank, upcalls)->deferred = true;
 }
 
 static void
 start_rank(struct world *world, int rank, char kind,
-           struct batoni_transport *below, struct batoni_path *beside,
+           struct batoni_transport *lower, struct batoni_path *beside,
            struct batoni_transport_config above,
            const struct batoni_staging_config *config)
 {
@@ -274,15 +274,15 @@ start_rank(struct world *world, int rank, char kind,
 	ck_assert_int_eq(batoni_staging_ops.create(&above, config, world->size,
 	                                           &staging),
 	                 BATON_OK);
-	r->transport = batoni_staging_ops.start(staging, below, beside);
+	r->transport = batoni_staging_ops.start(staging, lower, beside);
 	/* Local tells its transport's host. */
 	if (beside)
-		batoni_transport_of(beside)->host = beside->host;
-	r->transport->host = r->transport->messages.host = &r->host;
-	r->host.done = record_done;
-	r->host.broken = record_broken;
-	r->host.moves = record_moves;
-	r->host.deferred = record_deferred;
+		batoni_transport_of(beside)->upcalls = beside->upcalls;
+	r->transport->upcalls = r->transport->messages.upcalls = &r->upcalls;
+	r->upcalls.done = record_done;
+	r->upcalls.broken = record_broken;
+	r->upcalls.moves = record_moves;
+	r->upcalls.deferred = record_deferred;
 }
 
 static void
@@ -295,7 +295,7 @@ open_all(struct world *world, const char *devices, bool late, bool has_beside,
 		.hidden_tags = HIDDEN_TAGS,
 		.segment_bytes = 64,
 	};
-	struct batoni_transport_config below = {.slots = 0};
+	struct batoni_transport_config lower = {.slots = 0};
 	struct batoni_transport *transports[RANKS_MAX], *others[RANKS_MAX];
 
 	world->size = (int)strlen(devices);
@@ -305,15 +305,15 @@ open_all(struct world *world, const char *devices, bool late, bool has_beside,
 	/* The local transport has one configuration for all: the one with most slots. */
 	for (int i = 0; i < world->size; i++) {
 		struct batoni_transport_config one =
-			batoni_staging_ops.below(&above, configs[i]);
+			batoni_staging_ops.lower(&above, configs[i]);
 
-		if (one.slots > below.slots)
-			below = one;
+		if (one.slots > lower.slots)
+			lower = one;
 	}
-	ck_assert_int_eq(batoni_local_open(world->size, &below, transports),
+	ck_assert_int_eq(batoni_local_open(world->size, &lower, transports),
 	                 BATON_OK);
 	if (has_beside)
-		ck_assert_int_eq(batoni_local_open(world->size, &below, others),
+		ck_assert_int_eq(batoni_local_open(world->size, &lower, others),
 		                 BATON_OK);
 	for (int i = 0; i < world->size; i++)
 		start_rank(world, i, devices[i],
@@ -408,9 +408,9 @@ stage_of(const struct world *world, int rank)
 }
 
 void
-fail_piece_below(struct world *world, int rank, unsigned n)
+fail_piece_lower(struct world *world, int rank, unsigned n)
 {
-	to_late(&stage_of(world, rank)->below->messages)->fail_at = n;
+	to_late(&stage_of(world, rank)->lower->messages)->fail_at = n;
 }
 
 /* ---- transfers ---------------------------------------------------------------- */
@@ -450,7 +450,7 @@ issue(struct world *world, int rank, uint32_t slot, struct batoni_transfer t)
 	status = batoni_path_issue(&r->transport->messages,
 	                                           &r->transfers[slot]);
 	if (status != BATON_PENDING)
-		record_done(&r->host, &r->transfers[slot], status);
+		record_done(&r->upcalls, &r->transfers[slot], status);
 	if (!world->gathers)
 		flush(world);
 	return status;
@@ -581,7 +581,7 @@ take_back(struct world *world, int rank, uint32_t slot)
 	enum baton_status status = batoni_path_take_back(&r->transport->messages, &r->transfers[slot]);
 
 	if (status != BATON_ERR_BUSY)
-		record_done(&r->host, &r->transfers[slot], status);
+		record_done(&r->upcalls, &r->transfers[slot], status);
 	if (!world->gathers)
 		flush(world);
 	return status;
@@ -643,7 +643,7 @@ assert_idle(const struct world *world, int rank)
 
 	ck_assert_uint_eq(stage->base.messages.load.in_flight, 0);
 	ck_assert_uint_eq(stage->base.messages.load.moving, 0);
-	ck_assert_uint_eq(stage->below->messages.load.in_flight, 0);
+	ck_assert_uint_eq(stage->lower->messages.load.in_flight, 0);
 	for (unsigned direction = 0; direction < DIRECTIONS; direction++) {
 		ck_assert_uint_eq(in_use(world, rank, direction, CHUNKS), 0);
 		ck_assert_uint_eq(in_use(world, rank, direction, EAGERS), 0);

@@ -24,7 +24,7 @@
 #define EAGER_PEER 3u
 
 struct rank {
-	struct batoni_host host;
+	struct batoni_upcalls upcalls;
 	struct batoni_device *device;
 	struct batoni_transport *transport; /* NULL: closed */
 	/* What it reported, by slot. */
@@ -54,7 +54,7 @@ void open_world_with(struct world *world, const char *devices, bool late,
 /* Each rank has chunks of its own. */
 void open_world_each(struct world *world, const char *devices, bool late,
                      const struct batoni_staging_config *const configs[]);
-/* Messages between an even and an odd rank go by a path beside the transport below, which late is about.
+/* Messages between an even and an odd rank go by a path beside the lower transport, which late is about.
  * So often a peer was connected there. */
 void open_world_beside(struct world *world, const char *devices, bool late);
 unsigned connects_beside(void);
@@ -72,9 +72,9 @@ enum baton_status start_send(struct world *world, int rank, uint32_t slot,
 enum baton_status start_recv(struct world *world, int rank, uint32_t slot,
                              int peer, int tag, size_t bytes, bool host);
 
-/* In a late world: the transport below of this rank ends the n-th receive of a piece from now
+/* In a late world: the lower transport of this rank ends the n-th receive of a piece from now
  * on in MPI. */
-void fail_piece_below(struct world *world, int rank, unsigned n);
+void fail_piece_lower(struct world *world, int rank, unsigned n);
 
 /* Issue a list, which the caller keeps until it has ended. */
 enum baton_status start_list(struct world *world, int rank, uint32_t slot,

@@ -27,7 +27,7 @@
 
 struct rank {
 	struct batoni_rma rma; /* must be first */
-	struct batoni_host host;
+	struct batoni_upcalls upcalls;
 	struct batoni_transfer transfers[REQUESTS];
 	struct batoni_pending pendings[REQUESTS];
 	unsigned char signal_path[RANKS];
@@ -109,17 +109,17 @@ make_native(void)
 
 /* All ranks are tested in turn. */
 static void
-host_moves(struct batoni_host *host)
+host_moves(struct batoni_upcalls *upcalls)
 {
-	(void)host;
+	(void)upcalls;
 }
 
 /* As the engine does: of this layer's own messages only ends come. */
 static void
-host_done(struct batoni_host *host, struct batoni_transfer *transfer,
+host_done(struct batoni_upcalls *upcalls, struct batoni_transfer *transfer,
           enum baton_status status)
 {
-	struct rank *rank = batoni_container_of(host, struct rank, host);
+	struct rank *rank = batoni_container_of(upcalls, struct rank, upcalls);
 
 	ck_assert_uint_ge(transfer->slot, REQUESTS);
 	batoni_message_done(&rank->rma, transfer, status);
@@ -148,9 +148,9 @@ open_rank(struct rank *rank, int number, struct batoni_transport *transport)
 	ck_assert_int_eq(batoni_links_open(rma), BATON_OK);
 	for (uint32_t i = 0; i < REQUESTS; i++)
 		rank->status[i] = NOT_ENDED;
-	rank->host.done = host_done;
-	rank->host.moves = host_moves;
-	transport->host = &rank->host;
+	rank->upcalls.done = host_done;
+	rank->upcalls.moves = host_moves;
+	transport->upcalls = &rank->upcalls;
 	rank->window = calloc(1, sizeof(*rank->window));
 	ck_assert_ptr_nonnull(rank->window);
 	rank->window->id = WINDOW_ID;

@@ -275,10 +275,10 @@ static uint64_t counts[COUNTERS];
 static unsigned seed;
 
 static unsigned
-draw(unsigned below)
+draw(unsigned lower)
 {
 	seed = seed * 1103515245u + 12345u;
-	return (seed >> 16) % below;
+	return (seed >> 16) % lower;
 }
 
 static bool

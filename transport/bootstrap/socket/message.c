@@ -489,14 +489,14 @@ static size_t
 tcp_test(struct batoni_path *path)
 {
 	struct batoni_tcp *tcp = of_path(path);
-	struct batoni_host *host = tcp->base.host;
+	struct batoni_upcalls *upcalls = tcp->base.upcalls;
 	size_t events = batoni_tcp_pump(tcp);
 
 	while (!batoni_list_empty(&tcp->over)) {
 		struct batoni_tcp_node *node = to_node(tcp->over.next);
 		struct batoni_transfer *transfer = node->transfer;
 
-		host->done(host, transfer, end_node(tcp, node));
+		upcalls->done(upcalls, transfer, end_node(tcp, node));
 		events++;
 	}
 	batoni_tcp_tell(tcp);

@@ -50,7 +50,7 @@ struct batoni_tcp {
 	int left;    /* a rank that has left, or -1 */
 	bool all_left;
 	char why[BATONI_SIDE_WHY_BYTES]; /* what broke it */
-	bool told;   /* host->broken */
+	bool told;   /* upcalls->broken */
 	uint32_t slots_most;
 	struct batoni_tcp_node *nodes; /* by slot */
 	struct batoni_tcp_peer *peers; /* by rank */

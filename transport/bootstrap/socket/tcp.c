@@ -19,7 +19,7 @@
  * transport calls `test` for that.
  *
  * Ends.  GONE of a rank, and the end of the link (the hub's process has died, or the network
- * is silent: keepalive), break the channel: host->broken with PEER, and a sentence that names
+ * is silent: keepalive), break the channel: upcalls->broken with PEER, and a sentence that names
  * the rank, or the one that it has told to be gone before it.  LEFT does not: the rank has left in order, and only
  * exchanges are impossible then.
  * Nor does the end of the link once all have left, since the hub's process may exit then.
@@ -59,10 +59,10 @@ batoni_tcp_break(struct batoni_tcp *tcp, const char *why)
 void
 batoni_tcp_tell(struct batoni_tcp *tcp)
 {
-	if (!tcp->why[0] || tcp->told || !tcp->base.host)
+	if (!tcp->why[0] || tcp->told || !tcp->base.upcalls)
 		return;
 	tcp->told = true;
-	tcp->base.host->broken(tcp->base.host, BATON_ERR_PEER, NULL, 0,
+	tcp->base.upcalls->broken(tcp->base.upcalls, BATON_ERR_PEER, NULL, 0,
 	                       tcp->why);
 }
 

@@ -42,7 +42,7 @@ static struct world {
 	int type; /* of messages that are issued */
 	struct batoni_mpi *mpi;
 	struct batoni_transport *transport;
-	struct batoni_host host;
+	struct batoni_upcalls upcalls;
 	unsigned broken;
 	enum baton_status broken_status;
 	char broken_text[MPI_MAX_ERROR_STRING];
@@ -202,22 +202,22 @@ MPI_Comm_free(MPI_Comm *comm)
 /* ---- the driver ---- */
 
 static void
-host_done(struct batoni_host *host, struct batoni_transfer *transfer,
+host_done(struct batoni_upcalls *upcalls, struct batoni_transfer *transfer,
           enum baton_status status)
 {
 	struct op *op = (struct op *)(void *)transfer;
 
-	ck_assert_ptr_eq(host, &world.host);
+	ck_assert_ptr_eq(upcalls, &world.upcalls);
 	ck_assert_uint_eq(op->ends, 0);
 	op->ends++;
 	op->status = status;
 }
 
 static void
-host_broken(struct batoni_host *host, enum baton_status fatal,
+host_broken(struct batoni_upcalls *upcalls, enum baton_status fatal,
             const char *call, int code, const char *text)
 {
-	ck_assert_ptr_eq(host, &world.host);
+	ck_assert_ptr_eq(upcalls, &world.upcalls);
 	ck_assert_ptr_nonnull(call);
 	ck_assert_int_ne(code, MPI_SUCCESS);
 	world.broken++;
@@ -255,8 +255,8 @@ open_with(const struct batoni_transport_config *opened)
 
 	shared.segment_bytes = SEGMENT_BYTES;
 	memset(&world, 0, sizeof(world));
-	world.host.done = host_done;
-	world.host.broken = host_broken;
+	world.upcalls.done = host_done;
+	world.upcalls.broken = host_broken;
 	MPI_Comm_dup(MPI_COMM_WORLD, &world.side);
 	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
 	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
@@ -271,7 +271,7 @@ open_with(const struct batoni_transport_config *opened)
 	                 BATON_OK);
 	meet(world.mpi, world.side);
 	world.transport = &world.mpi->base;
-	world.transport->host = &world.host;
+	world.transport->upcalls = &world.upcalls;
 }
 
 static void

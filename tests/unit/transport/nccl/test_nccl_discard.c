@@ -73,19 +73,19 @@ discard_begun(bool fails)
 {
 	const struct batoni_transport_config config = {.slots = 2,
 	                                               .slots_most = 2};
-	struct batoni_transport *below, *open;
+	struct batoni_transport *lower, *open;
 	struct batoni_native *native, *other;
 	long blocks;
 
 	load();
 	blocks = batoni_mem_blocks();
-	ck_assert_int_eq(batoni_local_open(1, &config, &below), BATON_OK);
+	ck_assert_int_eq(batoni_local_open(1, &config, &lower), BATON_OK);
 	native = create(1, true);
 	other = create(1, true);
 	while (nccl->sim_live("comms") == 0)
-		ck_assert_int_eq(batoni_native_ops.step(native, below, &open),
+		ck_assert_int_eq(batoni_native_ops.step(native, lower, &open),
 		                 BATON_PENDING);
-	below->ops->close(below, true);
+	lower->ops->close(lower, true);
 	if (fails)
 		cuda->sim_fail("cuCtxPushCurrent", 1, BATONI_CU_ILLEGAL_ADDRESS,
 		               true);
@@ -122,7 +122,7 @@ START_TEST(ranks_that_differ_in_lists_are_refused)
 	load();
 	for (int with = 0; with < 2; with++) {
 		enum baton_status status[2] = {BATON_PENDING, BATON_PENDING};
-		struct batoni_transport *below[2], *open;
+		struct batoni_transport *lower[2], *open;
 		struct batoni_native *natives[2];
 		char words[160];
 
@@ -131,7 +131,7 @@ START_TEST(ranks_that_differ_in_lists_are_refused)
 		         "or BATON_NCCL_LISTS=1 in the environment), and rank %d "
 		         "does not",
 		         with, !with);
-		ck_assert_int_eq(batoni_local_open(2, &config, below), BATON_OK);
+		ck_assert_int_eq(batoni_local_open(2, &config, lower), BATON_OK);
 		for (int i = 0; i < 2; i++)
 			natives[i] = create(2, i == with);
 		while (status[0] == BATON_PENDING || status[1] == BATON_PENDING) {
@@ -139,7 +139,7 @@ START_TEST(ranks_that_differ_in_lists_are_refused)
 				if (status[i] != BATON_PENDING)
 					continue;
 				status[i] = batoni_native_ops.step(
-					natives[i], below[i], &open);
+					natives[i], lower[i], &open);
 				if (status[i] == BATON_ERR_INVALID)
 					ck_assert_msg(strstr(baton_last_error(),
 					                     words),
@@ -149,7 +149,7 @@ START_TEST(ranks_that_differ_in_lists_are_refused)
 		for (int i = 0; i < 2; i++) {
 			ck_assert_int_eq(status[i], BATON_ERR_INVALID);
 			batoni_native_ops.discard(natives[i]);
-			below[i]->ops->close(below[i], true);
+			lower[i]->ops->close(lower[i], true);
 		}
 	}
 	device->ops->close(device);

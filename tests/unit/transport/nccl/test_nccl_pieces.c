@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What checked mode makes of a peer's records about lists (transport/nccl/nccl_lists.c), one by
- * one: rank 1 of two, without NCCL.  The test says what rank 0 says; the transport below keeps
+ * one: rank 1 of two, without NCCL.  The test says what rank 0 says; the lower transport keeps
  * what rank 1 answers.  Nothing is launched: what is READY stays so.
  */
 #include <string.h>
@@ -14,18 +14,18 @@
 enum { SLOTS = 8, LISTS_MAX = 100, THEIRS = 5 };
 
 static struct batoni_nccl nccl;
-static struct batoni_transport below;
-static struct batoni_host host;
+static struct batoni_transport lower;
+static struct batoni_upcalls upcalls;
 static struct batoni_nccl_record heard[64]; /* by rank 0 */
 static size_t heard_n;
 static struct batoni_transfer transfers[SLOTS];
 static enum baton_status ended[SLOTS]; /* PENDING: it has not */
 static bool broken;
 
-/* ---- the transport below, and the engine ---- */
+/* ---- the lower transport, and the engine ---- */
 
 static enum baton_status
-below_issue(struct batoni_path *path, struct batoni_transfer *transfer)
+lower_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	size_t n = transfer->bytes / sizeof(heard[0]);
 
@@ -39,12 +39,12 @@ below_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	return BATON_OK;
 }
 
-static const struct batoni_path_ops below_ops = {
-	.host_issued = &(const struct batoni_host_issued_ops){.issue = below_issue},
+static const struct batoni_path_ops lower_ops = {
+	.host_issued = &(const struct batoni_host_issued_ops){.issue = lower_issue},
 };
 
 static void
-on_done(struct batoni_host *of, struct batoni_transfer *transfer,
+on_done(struct batoni_upcalls *of, struct batoni_transfer *transfer,
         enum baton_status status)
 {
 	(void)of;
@@ -53,7 +53,7 @@ on_done(struct batoni_host *of, struct batoni_transfer *transfer,
 }
 
 static void
-on_broken(struct batoni_host *of, enum baton_status fatal, const char *call,
+on_broken(struct batoni_upcalls *of, enum baton_status fatal, const char *call,
           int code, const char *text)
 {
 	(void)of;
@@ -69,8 +69,8 @@ static void
 begin(void)
 {
 	memset(&nccl, 0, sizeof(nccl));
-	below = (struct batoni_transport){.messages.ops = &below_ops};
-	host = (struct batoni_host){.done = on_done, .broken = on_broken};
+	lower = (struct batoni_transport){.messages.ops = &lower_ops};
+	upcalls = (struct batoni_upcalls){.done = on_done, .broken = on_broken};
 	nccl.config.size = 2;
 	nccl.config.slots = SLOTS;
 	nccl.config.check = true;
@@ -78,9 +78,9 @@ begin(void)
 	nccl.lanes_n = 3;
 	nccl.base.rank = 1;
 	nccl.base.size = 2;
-	nccl.base.host = &host;
+	nccl.base.upcalls = &upcalls;
 	nccl.base.messages.ops = &batoni_nccl_checked_ops;
-	nccl.below = &below;
+	nccl.lower = &lower;
 	heard_n = 0;
 	broken = false;
 	for (int i = 0; i < SLOTS; i++)

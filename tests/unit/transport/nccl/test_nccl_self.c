@@ -324,7 +324,7 @@ fail_in_mpi(void *context, const struct batoni_op *op, unsigned state)
 }
 
 /* What carries signals and puts is not NCCL. */
-START_TEST(a_signal_that_fails_below_is_not_explained_by_nccl)
+START_TEST(a_signal_that_fails_lower_is_not_explained_by_nccl)
 {
 	static const struct batoni_observer observer = {.moved = fail_in_mpi};
 	baton_request request = 0;
@@ -377,7 +377,7 @@ int
 main(void)
 {
 	const TTest *const tests[] = {
-		a_signal_that_fails_below_is_not_explained_by_nccl,
+		a_signal_that_fails_lower_is_not_explained_by_nccl,
 		ends_meet_in_either_order,
 		ends_match_in_the_order_of_the_calls,
 		other_lengths_are_refused_and_leave_the_first_end,

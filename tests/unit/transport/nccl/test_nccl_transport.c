@@ -103,7 +103,7 @@ START_TEST(a_query_names_the_library_and_what_it_cannot)
 }
 END_TEST
 
-/* As on a communicator of the transport below. */
+/* As on a communicator of the lower transport. */
 START_TEST(signals_go_by_streams_alone)
 {
 	baton_request request;

@@ -667,30 +667,30 @@ START_TEST(what_a_peer_published_before_it_was_killed_arrives)
 }
 END_TEST
 
-/* The transport below breaks in its test, as the side channel does when a rank is gone. */
+/* The lower transport breaks in its test, as the side channel does when a rank is gone. */
 static size_t
-break_below(struct batoni_path *path)
+break_lower(struct batoni_path *path)
 {
-	path->host->broken(path->host, BATON_ERR_PEER, NULL, 0, "gone");
+	path->upcalls->broken(path->upcalls, BATON_ERR_PEER, NULL, 0, "gone");
 	return 1;
 }
 
-/* A rank tests the transport below in some of its passes. */
+/* A rank tests the lower transport in some of its passes. */
 static void
 break_in_a_test(int rank)
 {
 	static const struct batoni_path_ops ops = {.name = "broken",
-	                                           .test = break_below};
-	struct batoni_path *below = &world.ranks[rank].below.messages;
+	                                           .test = break_lower};
+	struct batoni_path *lower = &world.ranks[rank].lower.messages;
 
-	below->ops = &ops;
-	below->load.in_flight = 1;
+	lower->ops = &ops;
+	lower->load.in_flight = 1;
 	near_pairs(&world, rank)->tests = UINT_MAX;
 	near_pass(&world, rank);
 	ck_assert_int_eq(world.ranks[rank].broken, BATON_ERR_PEER);
 }
 
-START_TEST(what_had_arrived_ends_well_when_the_transport_below_breaks)
+START_TEST(what_had_arrived_ends_well_when_the_transport_lower_breaks)
 {
 	open_world(NEAR_WITHIN);
 	for (uint32_t i = 0; i < 200; i++)
@@ -711,17 +711,17 @@ START_TEST(what_had_arrived_ends_well_when_the_transport_below_breaks)
 END_TEST
 
 /* In an exchange nothing may end: the next test does it. */
-START_TEST(what_had_arrived_ends_well_when_the_one_below_breaks_in_an_exchange)
+START_TEST(what_had_arrived_ends_well_when_the_one_lower_breaks_in_an_exchange)
 {
-	struct batoni_transport *below;
+	struct batoni_transport *lower;
 
 	open_world(NEAR_WITHIN);
-	below = &world.ranks[1].below;
+	lower = &world.ranks[1].lower;
 	for (uint32_t i = 0; i < 200; i++)
 		near_recv(&world, 1, i, 0, 3, &to[i], 1);
 	for (uint32_t i = 0; i < 150; i++)
 		near_send(&world, 0, i, 1, 3, &from[i], 1);
-	below->host->broken(below->host, BATON_ERR_PEER, NULL, 0, "rank 2 is gone");
+	lower->upcalls->broken(lower->upcalls, BATON_ERR_PEER, NULL, 0, "rank 2 is gone");
 	ck_assert_int_eq(world.ranks[1].broken, BATON_ERR_PEER);
 	ck_assert_int_eq(end_of(1, 0), BATON_PENDING);
 	near_pass(&world, 1);
@@ -997,7 +997,7 @@ START_TEST(it_breaks_once_and_for_the_first_reason)
 	unknown_kind();
 	break_in_a_test(1);
 	ck_assert_ptr_nonnull(strstr(world.ranks[1].why, "a header"));
-	break_below(&world.ranks[1].below.messages);
+	break_lower(&world.ranks[1].lower.messages);
 	close_world(true);
 }
 END_TEST
@@ -1248,10 +1248,10 @@ main(void)
 	tcase_add_test(tcase, what_a_peer_published_before_it_was_killed_arrives);
 	tcase_add_test(
 		tcase,
-		what_had_arrived_ends_well_when_the_transport_below_breaks);
+		what_had_arrived_ends_well_when_the_transport_lower_breaks);
 	tcase_add_test(
 		tcase,
-		what_had_arrived_ends_well_when_the_one_below_breaks_in_an_exchange);
+		what_had_arrived_ends_well_when_the_one_lower_breaks_in_an_exchange);
 	tcase_add_loop_test(tcase,
 	                    what_is_taken_back_at_the_end_of_a_rank_keeps_its_place, 0,
 	                    4);

@@ -582,20 +582,20 @@ START_TEST(a_send_is_taken_back_until_it_is_received)
 END_TEST
 
 /* near does otherwise then (unit.near): what is taken back keeps its place. */
-START_TEST(the_path_below_is_told_of_the_end_of_the_rank)
+START_TEST(the_path_lower_is_told_of_the_end_of_the_rank)
 {
 	struct world world;
-	const struct batoni_path *below;
+	const struct batoni_path *lower;
 
 	open_world(&world, "dd", false);
-	below = &stage_of(&world, 0)->below->messages;
+	lower = &stage_of(&world, 0)->lower->messages;
 	start_send(&world, 0, 0, 1, 0, 9 * CHUNK, 1, false);
 	start_send(&world, 0, 1, 1, 0, 9 * CHUNK, 2, false);
 	ck_assert_int_eq(take_back(&world, 0, 0), BATON_ERR_CANCELED);
-	ck_assert(!below->ending);
+	ck_assert(!lower->ending);
 	world.ranks[0].transport->messages.ending = true;
 	ck_assert_int_eq(take_back(&world, 0, 1), BATON_ERR_CANCELED);
-	ck_assert(below->ending);
+	ck_assert(lower->ending);
 	assert_idle(&world, 0);
 	close_world(&world);
 }
@@ -629,7 +629,7 @@ START_TEST(a_send_in_a_line_is_taken_back_and_the_line_goes_on)
 }
 END_TEST
 
-START_TEST(what_the_transport_below_cannot_take_back_stays_lent)
+START_TEST(what_the_transport_lower_cannot_take_back_stays_lent)
 {
 	struct world world;
 
@@ -892,7 +892,7 @@ START_TEST(a_failed_receive_is_not_written_after_its_end)
 		struct world world;
 
 		open_world(&world, "dh", true);
-		fail_piece_below(&world, 1, n);
+		fail_piece_lower(&world, 1, n);
 		start_recv(&world, 1, 0, 0, 0, 9 * CHUNK, true);
 		start_send(&world, 0, 0, 1, 0, 9 * CHUNK, 1, false);
 		for (int i = 0; !world.ranks[1].ended[0]; i++)
@@ -908,7 +908,7 @@ START_TEST(a_failed_receive_is_not_written_after_its_end)
 END_TEST
 
 /* The engine, which breaks the communicator, is told that the buffer is in use. */
-START_TEST(a_failed_receive_is_lent_while_its_pieces_are_below)
+START_TEST(a_failed_receive_is_lent_while_its_pieces_are_lower)
 {
 	unsigned lent = 0;
 
@@ -917,7 +917,7 @@ START_TEST(a_failed_receive_is_lent_while_its_pieces_are_below)
 		struct world world;
 
 		open_world(&world, "dh", true);
-		fail_piece_below(&world, 1, n);
+		fail_piece_lower(&world, 1, n);
 		start_recv(&world, 1, 0, 0, 0, 9 * CHUNK, true);
 		start_send(&world, 0, 0, 1, 0, 9 * CHUNK, 1, false);
 		message = &stage_of(&world, 1)->messages[0];
@@ -1087,9 +1087,9 @@ main(void)
 		an_eager_message_that_waits_for_its_copy_cannot_be_taken_back,
 		nor_can_it_when_its_sender_has_died,
 		a_send_is_taken_back_until_it_is_received,
-		the_path_below_is_told_of_the_end_of_the_rank,
+		the_path_lower_is_told_of_the_end_of_the_rank,
 		a_send_in_a_line_is_taken_back_and_the_line_goes_on,
-		what_the_transport_below_cannot_take_back_stays_lent,
+		what_the_transport_lower_cannot_take_back_stays_lent,
 		a_rank_may_abort_in_any_phase,
 		what_was_scrapped_is_not_written,
 		what_was_scrapped_is_not_read,
@@ -1097,7 +1097,7 @@ main(void)
 		a_header_without_a_type_breaks_a_rank_in_checked_mode,
 		what_the_peer_ends_of_a_failed_message_leaves_nothing_to_look_at,
 		a_failed_receive_is_not_written_after_its_end,
-		a_failed_receive_is_lent_while_its_pieces_are_below,
+		a_failed_receive_is_lent_while_its_pieces_are_lower,
 		a_device_that_takes_no_more_copies_now_is_asked_again,
 		creation_without_memory_leaves_none,
 		any_traffic_arrives_in_order,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Staging over two paths of messages: those of the transport below, and those beside it, by which ranks of
+ * Staging over two paths of messages: those of the lower transport, and those beside it, by which ranks of
  * an even and an odd number reach each other.  One pool of pinned memory serves both.
  */
 #include <string.h>
@@ -22,9 +22,9 @@ beside_of(int rank)
 }
 
 static struct batoni_path *
-below_of(int rank)
+lower_of(int rank)
 {
-	return &stage_of(&world, rank)->below->messages;
+	return &stage_of(&world, rank)->lower->messages;
 }
 
 /* Each rank sends to each, in memory of both kinds. */
@@ -76,14 +76,14 @@ START_TEST(each_message_is_on_the_path_of_its_peer_alone)
 	open_world_beside(&world, "ddd", false);
 	start_recv(&world, 0, 0, 1, 0, 9 * CHUNK, false);
 	ck_assert_uint_eq(beside_of(0)->load.in_flight, 1);
-	ck_assert_uint_eq(below_of(0)->load.in_flight, 0);
+	ck_assert_uint_eq(lower_of(0)->load.in_flight, 0);
 	start_recv(&world, 0, 1, 2, 0, 9 * CHUNK, false);
 	ck_assert_uint_eq(beside_of(0)->load.in_flight, 1);
-	ck_assert_uint_eq(below_of(0)->load.in_flight, 1);
+	ck_assert_uint_eq(lower_of(0)->load.in_flight, 1);
 	ck_assert_int_eq(take_back(&world, 0, 0), BATON_ERR_CANCELED);
 	ck_assert_uint_eq(beside_of(0)->load.in_flight, 0);
 	ck_assert_int_eq(take_back(&world, 0, 1), BATON_ERR_CANCELED);
-	ck_assert_uint_eq(below_of(0)->load.in_flight, 0);
+	ck_assert_uint_eq(lower_of(0)->load.in_flight, 0);
 	close_world(&world);
 }
 END_TEST

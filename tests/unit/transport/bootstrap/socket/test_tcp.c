@@ -20,7 +20,7 @@
 enum { RANKS = 3, SLOTS = 8 };
 
 struct rank {
-	struct batoni_host host; /* must be first */
+	struct batoni_upcalls upcalls; /* must be first */
 	struct batoni_tcp *tcp;
 	struct batoni_transport *transport;
 	struct batoni_transfer transfers[SLOTS];
@@ -34,10 +34,10 @@ static struct rank ranks[RANKS];
 static int fds[RANKS]; /* of links that have no transport: -1 in `raw` if there is one */
 
 static void
-on_done(struct batoni_host *host, struct batoni_transfer *transfer,
+on_done(struct batoni_upcalls *upcalls, struct batoni_transfer *transfer,
         enum baton_status status)
 {
-	struct rank *rank = (struct rank *)host;
+	struct rank *rank = (struct rank *)upcalls;
 
 	ck_assert(!rank->ended[transfer->slot]);
 	rank->ended[transfer->slot] = true;
@@ -45,10 +45,10 @@ on_done(struct batoni_host *host, struct batoni_transfer *transfer,
 }
 
 static void
-on_broken(struct batoni_host *host, enum baton_status fatal, const char *call,
+on_broken(struct batoni_upcalls *upcalls, enum baton_status fatal, const char *call,
           int code, const char *text)
 {
-	struct rank *rank = (struct rank *)host;
+	struct rank *rank = (struct rank *)upcalls;
 
 	(void)code;
 	ck_assert_ptr_null(call);
@@ -74,7 +74,7 @@ make_ranks(int raw)
 		struct rank *rank = &ranks[i];
 
 		*rank = (struct rank){
-			.host = {.done = on_done, .broken = on_broken}};
+			.upcalls = {.done = on_done, .broken = on_broken}};
 		if (i != 0)
 			ck_assert_int_eq(recv(fds[i], go, sizeof(go), MSG_WAITALL),
 			                 sizeof(go));
@@ -84,7 +84,7 @@ make_ranks(int raw)
 		                 BATON_OK);
 		ck_assert_int_eq(batoni_tcp_alloc(rank->tcp, &config), BATON_OK);
 		rank->transport = batoni_tcp_transport(rank->tcp);
-		rank->transport->host = &rank->host;
+		rank->transport->upcalls = &rank->upcalls;
 	}
 }
 
@@ -539,13 +539,13 @@ make_alone(int *hub_p)
 	*hub_p = pair[0];
 	link.fd = pair[1];
 	memset(ranks, 0, sizeof(ranks));
-	ranks[1].host = (struct batoni_host){.done = on_done,
+	ranks[1].upcalls = (struct batoni_upcalls){.done = on_done,
 	                                     .broken = on_broken};
 	ck_assert_int_eq(batoni_tcp_new(1, RANKS, &link, &ranks[1].tcp),
 	                 BATON_OK);
 	ck_assert_int_eq(batoni_tcp_alloc(ranks[1].tcp, &config), BATON_OK);
 	ranks[1].transport = batoni_tcp_transport(ranks[1].tcp);
-	ranks[1].transport->host = &ranks[1].host;
+	ranks[1].transport->upcalls = &ranks[1].upcalls;
 }
 
 START_TEST(the_end_of_the_hub_breaks_who_has_not_left)

@@ -267,10 +267,10 @@ open_links(struct batoni_side_link links[RANKS])
 }
 
 static void
-on_broken(struct batoni_host *host, enum baton_status fatal, const char *call,
+on_broken(struct batoni_upcalls *upcalls, enum baton_status fatal, const char *call,
           int code, const char *text)
 {
-	(void)host;
+	(void)upcalls;
 	(void)call;
 	(void)code;
 	(void)text;
@@ -279,20 +279,20 @@ on_broken(struct batoni_host *host, enum baton_status fatal, const char *call,
 
 /* The last rank fails, and the others wait for it in an exchange. */
 static enum baton_status
-wait_for_the_last(struct batoni_native *native, struct batoni_transport *below,
+wait_for_the_last(struct batoni_native *native, struct batoni_transport *lower,
                   struct batoni_transport **transport_p)
 {
-	static struct batoni_host host = {.broken = on_broken};
+	static struct batoni_upcalls upcalls = {.broken = on_broken};
 	int mine = 0, all[RANKS];
 	enum baton_status status;
 
 	(void)native;
 	(void)transport_p;
-	below->host = below->messages.host = &host;
-	if (below->rank == RANKS - 1)
+	lower->upcalls = lower->messages.upcalls = &upcalls;
+	if (lower->rank == RANKS - 1)
 		return batoni_refuse(BATON_ERR_CUDA, "it has no fan");
 	batoni_engine_calls.driver_lock();
-	status = below->ops->exchanging->exchange(below, 1, &mine, sizeof(mine), all);
+	status = lower->ops->exchanging->exchange(lower, 1, &mine, sizeof(mine), all);
 	batoni_engine_calls.driver_unlock();
 	return status;
 }
