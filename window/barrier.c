@@ -416,8 +416,8 @@ note_barrier(struct baton_comm *comm, const struct batoni_arguments *a)
 
 	batoni_recorded_fill(&recorded, BATONI_KIND_BARRIER, a, 0);
 	return batoni_plan_add("baton_barrier", batoni_plan_recorded(comm),
-	                        &ops, a->stream, &recorded, sizeof(recorded),
-	                        NULL, 0);
+	                       &ops, a->stream, &recorded, sizeof(recorded),
+	                       NULL, 0);
 }
 
 enum baton_status

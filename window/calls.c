@@ -232,9 +232,9 @@ note_wait(struct baton_comm *comm, const struct batoni_arguments *a,
 	batoni_recorded_fill(&recorded, BATONI_KIND_WAIT, a, 0);
 	recorded.a.count = more->desc_count;
 	return batoni_plan_add("baton_wait_signal", batoni_plan_recorded(comm),
-	                        &ops, a->stream, &recorded, sizeof(recorded),
-	                        more->descs,
-	                        more->desc_count * sizeof(*more->descs));
+	                       &ops, a->stream, &recorded, sizeof(recorded),
+	                       more->descs,
+	                       more->desc_count * sizeof(*more->descs));
 }
 
 int

@@ -256,7 +256,7 @@ note_flush(struct baton_comm *comm, const struct batoni_arguments *a)
 
 	batoni_recorded_fill(&recorded, BATONI_KIND_FLUSH, a, 0);
 	return batoni_plan_add("baton_flush", batoni_plan_recorded(comm), &ops,
-	                        a->stream, &recorded, sizeof(recorded), NULL, 0);
+	                       a->stream, &recorded, sizeof(recorded), NULL, 0);
 }
 
 static enum baton_status

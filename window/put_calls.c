@@ -171,7 +171,7 @@ note_put(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
          const struct put_more *more)
 {
 	static const struct batoni_plan_entry_ops ops = {.replay = replay_put,
-	                                           .forget = forget_put};
+	                                                 .forget = forget_put};
 	struct recorded_put put = {.more = *more};
 	enum baton_status status = BATON_OK;
 
@@ -183,7 +183,7 @@ note_put(const char *call, enum batoni_op_kind kind, struct baton_comm *comm,
 	}
 	if (status == BATON_OK)
 		status = batoni_plan_add(call, batoni_plan_recorded(comm), &ops,
-		                          a->stream, &put, sizeof(put), NULL, 0);
+		                         a->stream, &put, sizeof(put), NULL, 0);
 	if (status != BATON_OK)
 		forget_put(&put);
 	return status;

@@ -555,7 +555,7 @@ batoni_waits_test(struct batoni_rma *rma)
 		else
 			batoni_wait_unplace(rma, transfer);
 		rma->comm->upcalls.done(&rma->comm->upcalls, transfer,
-		                     seen == MET ? BATON_OK : BATON_ERR_PEER);
+		                        seen == MET ? BATON_OK : BATON_ERR_PEER);
 		events++;
 	}
 	batoni_list_remove(&mark);

@@ -98,8 +98,8 @@ enqueue_or_note(const char *call, struct baton_comm *comm,
 		return status;
 	batoni_recorded_fill(&watch->call, kind, a, 0);
 	return batoni_plan_add(call, batoni_plan_recorded(comm), &ops, a->stream,
-	                        watch, sizeof(*watch), descs,
-	                        watch->desc_count * sizeof(*descs));
+	                       watch, sizeof(*watch), descs,
+	                       watch->desc_count * sizeof(*descs));
 }
 
 /* The engine writes it, on a thread of the host. */

@@ -781,7 +781,7 @@ batoni_op_give_back(struct batoni_op *op)
 
 void
 batoni_upcall_done(struct batoni_upcalls *upcalls, struct batoni_transfer *transfer,
-                 enum baton_status status)
+                   enum baton_status status)
 {
 	struct baton_comm *comm =
 		batoni_container_of(upcalls, struct baton_comm, upcalls);

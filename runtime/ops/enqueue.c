@@ -524,12 +524,12 @@ note_message(const char *call, enum batoni_op_kind kind, struct baton_comm *comm
              const struct batoni_arguments *a, size_t bytes)
 {
 	static const struct batoni_plan_entry_ops ops = {.replay = replay_message,
-	                                           .message = true};
+	                                                 .message = true};
 	struct batoni_recorded recorded;
 
 	batoni_recorded_fill(&recorded, kind, a, bytes);
 	return batoni_plan_add(call, batoni_plan_recorded(comm), &ops,
-	                        a->stream, &recorded, sizeof(recorded), NULL, 0);
+	                       a->stream, &recorded, sizeof(recorded), NULL, 0);
 }
 
 enum baton_status

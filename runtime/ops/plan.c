@@ -106,8 +106,8 @@ refuse_memory(const char *call, struct baton_plan *plan)
 
 enum baton_status
 batoni_plan_add(const char *call, struct baton_plan *plan,
-                 const struct batoni_plan_entry_ops *ops, baton_stream stream,
-                 const void *payload, size_t n, const void *more, size_t more_n)
+                const struct batoni_plan_entry_ops *ops, baton_stream stream,
+                const void *payload, size_t n, const void *more, size_t more_n)
 {
 	size_t first = (n + 15) & ~(size_t)15;
 	size_t bytes = BATONI_NOTE_BYTES + first + ((more_n + 15) & ~(size_t)15);

@@ -22,9 +22,9 @@ struct baton_plan *batoni_plan_recorded(const struct baton_comm *comm);
 /* The call was found good, up to BATONI_RECORDED.  Keep a copy of it: n bytes at payload, and
  * more_n at more, which lie behind them, aligned to 16.  OK, NOMEM (the plan is void). */
 enum baton_status batoni_plan_add(const char *call, struct baton_plan *plan,
-                                   const struct batoni_plan_entry_ops *ops,
-                                   baton_stream stream, const void *payload,
-                                   size_t n, const void *more, size_t more_n);
+                                  const struct batoni_plan_entry_ops *ops,
+                                  baton_stream stream, const void *payload,
+                                  size_t n, const void *more, size_t more_n);
 static inline const void *
 batoni_plan_entry_more(const void *payload, size_t n)
 {

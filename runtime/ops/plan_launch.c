@@ -221,7 +221,7 @@ replay(struct building *building, const struct baton_plan *plan)
 		checked = entry;
 		if (status == BATON_OK)
 			status = entry->ops->replay(comm,
-			                           batoni_plan_entry_payload(entry));
+			                            batoni_plan_entry_payload(entry));
 	}
 	return status;
 }

@@ -530,8 +530,8 @@ note(const struct list_call *call)
 	const struct recorded r = {*call, *call->options};
 
 	return batoni_plan_add(call->name, batoni_plan_recorded(call->comm),
-	                        &ops, call->stream, &r, sizeof(r), call->tensors,
-	                        call->count * sizeof(*call->tensors));
+	                       &ops, call->stream, &r, sizeof(r), call->tensors,
+	                       call->count * sizeof(*call->tensors));
 }
 
 static enum baton_status

@@ -20,7 +20,7 @@ batoni_local_claim(struct local *local, const struct batoni_transfer *send, uint
 	if (!there || send->tag > local->base.tag_max)
 		return NULL;
 	transfer = there->base.upcalls->claim(there->base.upcalls, local->base.rank,
-	                                   send->tag);
+	                                      send->tag);
 	if (!transfer) {
 		there->base.upcalls->moves(there->base.upcalls);
 		return NULL;

@@ -200,9 +200,9 @@ finalizing(MPI_Comm comm, int keyval, void *attribute, void *extra)
 	(void)extra;
 	while ((mpi = take_live())) {
 		mpi->base.upcalls->lost(mpi->base.upcalls, exits,
-		                     exits ? "the process exits"
-		                           : "the program has called "
-		                             "MPI_Finalize");
+		                        exits ? "the process exits"
+		                              : "the program has called "
+		                                "MPI_Finalize");
 		batoni_mpi_abandon(mpi);
 		mpi->lost = true;
 	}

@@ -110,7 +110,7 @@ batoni_mpi_tell_failure(struct batoni_mpi *mpi)
 	mpi->failed_call = NULL;
 	if (call)
 		mpi->base.upcalls->broken(mpi->base.upcalls, mpi->failed_status, call,
-		                       mpi->failed_code, mpi->failed_text);
+		                          mpi->failed_code, mpi->failed_text);
 }
 
 /* Small sends are mostly complete when MPI_Isend returns.  Where the handle shows that,
@@ -400,7 +400,7 @@ batoni_mpi_break_saying(struct batoni_mpi *mpi, const char *call,
                         const char *text)
 {
 	mpi->base.upcalls->broken(mpi->base.upcalls, BATON_ERR_MPI, call,
-	                       MPI_ERR_OTHER, text);
+	                          MPI_ERR_OTHER, text);
 	return BATON_ERR_MPI;
 }
 

@@ -534,7 +534,7 @@ batoni_nccl_poll(struct batoni_nccl *nccl)
 	if (state == BATONI_NCCL_SUCCESS || state == BATONI_NCCL_IN_PROGRESS)
 		return 0;
 	upcalls->broken(upcalls, BATON_ERR_NCCL, "ncclCommGetAsyncError", (int)state,
-	             text);
+	                text);
 	return 1;
 }
 

@@ -146,7 +146,7 @@ settle(struct batoni_nccl_checked *checked)
 		return;
 	checked->told = true;
 	upcalls->broken(upcalls, checked->fatal, checked->fatal_call,
-	             checked->fatal_code, checked->fatal_text);
+	                checked->fatal_code, checked->fatal_text);
 }
 
 void

@@ -506,10 +506,10 @@ take_over(struct batoni_nccl *nccl, struct batoni_transport *lower)
 	offer_lists(nccl, lower);
 	nccl->lower = lower;
 	nccl->lower_upcalls = (struct batoni_upcalls){.done = lower_done,
-	                                        .broken = lower_broken,
-	                                        .deferred = lower_deferred,
-	                                        .moves = lower_moves,
-	                                        .lost = lower_lost};
+	                                              .broken = lower_broken,
+	                                              .deferred = lower_deferred,
+	                                              .moves = lower_moves,
+	                                              .lost = lower_lost};
 	lower->upcalls = lower->messages.upcalls = &nccl->lower_upcalls;
 	base->rank = lower->rank;
 	base->size = lower->size;

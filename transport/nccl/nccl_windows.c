@@ -378,7 +378,7 @@ lose_call(struct batoni_nccl *nccl, struct batoni_nccl_call *call,
 
 	if (!call->lost)
 		upcalls->broken(upcalls, status, NULL, 0,
-		             "the device lost sight of a put by NCCL");
+		                "the device lost sight of a put by NCCL");
 	call->lost = true;
 }
 

@@ -312,7 +312,7 @@ ask_again(struct batoni_pairs *near)
 		if (status == BATON_ERR_BUSY)
 			continue;
 		upcalls->done(upcalls, transfer,
-		           status == BATON_ERR_CANCELED ? BATON_ERR_PEER : status);
+		              status == BATON_ERR_CANCELED ? BATON_ERR_PEER : status);
 		events++;
 	}
 	return events;

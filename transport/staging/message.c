@@ -99,7 +99,7 @@ finish(struct batoni_staging *stage, struct stage_message *message)
 		stage->caller_status = message->outcome;
 	else
 		stage->base.upcalls->done(stage->base.upcalls, transfer,
-		                       message->outcome);
+		                          message->outcome);
 }
 
 /* Has the lower transport a part of the message that lies in memory of the program? */
@@ -397,7 +397,7 @@ batoni_stage_tell_engine(struct batoni_staging *stage)
 	if (stage->fatal == BATON_OK)
 		return;
 	stage->base.upcalls->broken(stage->base.upcalls, stage->fatal,
-	                         stage->fault.call, stage->fault.code,
-	                         stage->fault.text);
+	                            stage->fault.call, stage->fault.code,
+	                            stage->fault.text);
 	stage->fatal = BATON_OK;
 }

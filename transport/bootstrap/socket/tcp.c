@@ -63,7 +63,7 @@ batoni_tcp_tell(struct batoni_tcp *tcp)
 		return;
 	tcp->told = true;
 	tcp->base.upcalls->broken(tcp->base.upcalls, BATON_ERR_PEER, NULL, 0,
-	                       tcp->why);
+	                          tcp->why);
 }
 
 static const char *
