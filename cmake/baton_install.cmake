@@ -58,11 +58,12 @@ endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/baton.pc ${PROJECT_BINARY_DIR}/baton-shared.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# They lie as in the repository, so that their links lead somewhere.
+# They lie as in the repository, so that their links lead somewhere; scripts of the
+# repository would find nothing there.
 set(documents ${CMAKE_INSTALL_DATADIR}/doc/baton)
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${documents})
 install(DIRECTORY docs samples DESTINATION ${documents}
-        PATTERN ".cache" EXCLUDE)
+        PATTERN run EXCLUDE PATTERN fetch EXCLUDE PATTERN ".*" EXCLUDE)
 
 if(PROJECT_IS_TOP_LEVEL)
 	add_custom_target(uninstall COMMAND ${CMAKE_COMMAND}

@@ -33,6 +33,16 @@ foreach(component IN LISTS CPACK_COMPONENTS_ALL)
 	     "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n"
 	     "Upstream-Name: Baton\n\nFiles: *\nCopyright: ${holder}\n"
 	     "License: BSD-3-Clause\n ${license}\n")
+	if(EXISTS ${root}/share/doc/baton/samples/data/digits.txt)
+		file(APPEND ${doc}/copyright
+		     "\nFiles: samples/data/digits.txt\n"
+		     "Copyright: 1998 E. Alpaydin, C. Kaynak\nLicense: CC-BY-4.0\n"
+		     " Creative Commons Attribution 4.0 International,\n"
+		     " https://creativecommons.org/licenses/by/4.0/legalcode\n .\n"
+		     " Optical Recognition of Handwritten Digits, UCI Machine Learning\n"
+		     " Repository, https://doi.org/10.24432/C50P49.  samples/data/README.md says\n"
+		     " what was changed.\n")
+	endif()
 	file(WRITE ${doc}/changelog.Debian
 	     "baton (${CPACK_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}) unstable; "
 	     "urgency=medium\n\n  * Packages of this version; changelog.gz has what is new.\n\n"

@@ -64,6 +64,8 @@ expect(library "${files_libbaton${SOVERSION}}"
 expect(library "${depends_libbaton${SOVERSION}}" "libc6")
 expect(dev "${depends_libbaton-dev}" "libbaton${SOVERSION} [(]= ${VERSION}-1[)]")
 expect(dev "${files_libbaton-dev}" "usr/include/baton.h;.*usr/${LIBDIR}/libbaton.so;")
+file(READ ${WORK}/libbaton-dev/usr/share/doc/libbaton-dev/copyright copyright)
+expect(dev "${copyright}" "License: BSD-3-Clause\n.*digits.txt\n.*License: CC-BY-4.0\n")
 if(WITH_MPI)
 	expect(library "${depends_libbaton${SOVERSION}}" "lib(open|)mpi")
 	expect(dev "${depends_libbaton-dev}" ", lib[a-z]*mpi[a-z]*-dev")
