@@ -446,6 +446,7 @@ BATON_API int baton_comm_size(const struct baton_comm *comm);
 #define BATON_CAP_WINDOWS (1u << 7)    /* windows and put_signal */
 #define BATON_CAP_TENSORS (1u << 8)    /* send_tensors and recv_tensors */
 #define BATON_CAP_ANY_SOURCE (1u << 9) /* receives from BATON_ANY_SOURCE */
+#define BATON_CAP_ANY_TAG (1u << 10)   /* receives of BATON_ANY_TAG */
 
 /* How puts and signals reach a peer.  The path to each peer is chosen once. */
 #define BATON_WINDOW_PATH_DIRECT (1u << 0)  /* stores into memory that both map */
@@ -565,6 +566,8 @@ BATON_API enum baton_status baton_stream_query(struct baton_comm *comm,
 
 /* The peer of a receive: any rank, this one too.  The completion says which. */
 #define BATON_ANY_SOURCE (-1)
+/* The tag of a receive: any tag of the program's.  The completion says which. */
+#define BATON_ANY_TAG (-1)
 
 struct baton_op_options {
 	size_t size;    /* of this struct; the initialiser sets it */
@@ -596,16 +599,17 @@ struct baton_op_options {
  *             read a send's buffer meanwhile, not write it.  NULL only with count 0.
  * count       0 sends a real message; count times the type's size fits in 63 bits.
  * peer, tag   0 to size-1 (self is legal), 0 to tag_max of baton_comm_query.  A receive's peer may be
- *             BATON_ANY_SOURCE: it takes a message of any rank, this one too, whose number is in the
- *             completion (-1 if it ended without a message).  Until it has one, later receives of its
- *             tag wait, whatever rank they name; ranks have turns (docs/semantics.md, "Receives from
- *             any rank").  Needs BATON_CAP_ANY_SOURCE.
+ *             BATON_ANY_SOURCE (it takes a message of any rank, this one too), its tag BATON_ANY_TAG (of
+ *             any tag), or both.  Rank and tag of the message are in the completion (-1 if it ended
+ *             without one).  Until it has one, later receives that could take the same message wait;
+ *             ranks have turns (docs/semantics.md, "Receives from any rank or of any tag").  Needs
+ *             BATON_CAP_ANY_SOURCE, BATON_CAP_ANY_TAG.
  * options     NULL for the defaults.
  * request_p   NULL: no request.  An error is then logged, and the next
  *             baton_stream_synchronize of the stream returns it.
  *
  * Returns BATON_OK; INVALID; UNSUPPORTED (the transport has no such tags; it receives from no rank
- * but a named one; the stream captures a graph); AGAIN (the request pool, the queue or the CUDA stream is full; on NCCL,
+ * or of no tag but a named one; the stream captures a graph); AGAIN (the request pool, the queue or the CUDA stream is full; on NCCL,
  * another thread has been in a call of NCCL for the GPU for timeout_ns of the options, or 60 s);
  * CUDA, NOMEM; the error that broke the communicator.  Ends in OK, TRUNCATED (longer than
  * the receive's buffer: its data is undefined, nothing is written past its end), TIMEOUT,
@@ -1101,7 +1105,7 @@ struct baton_completion {
 	baton_request request;
 	enum baton_status status; /* how it ended, or BATON_PENDING */
 	int peer; /* -1 for a record, a wait for several, a receive from any rank without a message */
-	int tag;                  /* of a send or receive, else -1 */
+	int tag; /* of a send or receive; else, or of a receive of any tag without a message, -1 */
 	int op;                   /* enum baton_operation */
 	size_t bytes; /* sent, put or got, or what arrived (TRUNCATED: its length) */
 	uint64_t user_data;

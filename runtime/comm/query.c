@@ -114,8 +114,9 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		.capabilities = comm->capabilities |
 		                (batoni_tensors_served(comm) ? BATON_CAP_TENSORS
 		                                             : 0u) |
-		                (batoni_lines_served(comm) ? BATON_CAP_ANY_SOURCE
-		                                           : 0u),
+		                (batoni_lines_served(comm)
+		                         ? BATON_CAP_ANY_SOURCE | BATON_CAP_ANY_TAG
+		                         : 0u),
 		.requests_max = comm->pool.size,
 		.engine_thread = comm->driving.by_engine,
 		.check = comm->checked,

@@ -57,9 +57,13 @@ struct batoni_transfer {
 	/* Out, at the end: bytes sent, or arrived.  Set by batoni_transfer_moved. */
 	size_t done_bytes;
 	baton_stream stream; /* for stream-issued paths */
-	/* Out, when it ends in an error of the native library: the call ("MPI_Irecv", a
-	 * string constant) and its code. */
-	const char *native_call;
+	union {
+		/* Out, when it ends in an error of the native library: the call ("MPI_Irecv", a
+		 * string constant) and its code. */
+		const char *native_call;
+		/* The engine's, while a receive stands in a line (runtime/core/line.h). */
+		uint64_t turn;
+	};
 	union {
 		/* In, of a message: enum baton_datatype; the fast path of calls leaves it out,
 		 * which communicators in checked mode do not take.  Out, of a receive that
@@ -70,7 +74,9 @@ struct batoni_transfer {
 	/* Of a wait or flush: the only rank that it names, or -1.  Of a receive from any rank -1, until it
 	 * is issued. */
 	int peer;
-	int tag; /* of a BATONI_PUT: the context; of a BATONI_WAIT: 0, or of a flush 1 */
+	/* Of a BATONI_PUT: the context; of a BATONI_WAIT: 0, or of a flush 1.  Of a receive of any tag -1,
+	 * until it is issued. */
+	int tag;
 	/* This operation's index in the pool, below requests_max: a path's own state of a
 	 * transfer is in arrays by slot. */
 	union {
@@ -206,8 +212,8 @@ struct batoni_upcalls {
 	 * on without it.  If the program has used signals or windows, all has ended as of
 	 * `lost`, and true is returned; else calls that need them are refused from now on. */
 	bool (*lost_lower)(struct batoni_upcalls *upcalls, const char *why);
-	/* For receives from any rank (struct batoni_unmatched_ops).  May one have a message of this rank and
-	 * tag: is it no earlier receive's?  Within `find`. */
+	/* For receives from any rank or of any tag (struct batoni_unmatched_ops).  May the one that looks have
+	 * a message of this rank and tag: is it no earlier receive's?  Within `find`. */
 	bool (*may_meet)(struct batoni_upcalls *upcalls, int peer, int tag);
 	/* While some are expected, a message of this rank and tag has come, and behind none that has met no
 	 * receive: the receive that it meets, which is issued by this call and named by the transfer's
@@ -336,8 +342,8 @@ struct batoni_scrapping_ops {
 /* Host-issued: what ends a transfer comes from its peer, so a thread that waits for it can poll that
  * peer alone, which takes less than `test`. */
 struct batoni_awaiting_ops {
-	/* The transfer is under way, or it is a receive from any rank (-1) that is expected.  Poll up to
-	 * `polls` times whether its peer has sent something; take what has come as `test` does, whether it is
+	/* The transfer is under way, or it is a receive from any rank or of any tag (-1) that is expected.
+	 * Poll up to `polls` times whether its peer has sent something; take what has come as `test` does, whether it is
 	 * this transfer's or not.  Returns the number of events.  0: nothing came, or it takes `test` to move
 	 * this transfer. */
 	size_t (*await)(struct batoni_path *path,
@@ -345,17 +351,18 @@ struct batoni_awaiting_ops {
 };
 
 /* Host-issued: the path tells which messages have come that no receive has met, for receives from any
- * rank, which it gets only once it is known whose message they take (runtime/core/line.c). */
+ * rank or of any tag, which it gets only once it is known which message they take (runtime/core/line.c). */
 struct batoni_unmatched_ops {
 	/* So many more (or, negative, fewer) such receives wait for messages of the path's peers.
 	 * While some do, they count in its load, `test` is called, and a message that comes unmatched
 	 * is noticed as the end of an operation is.  Also within upcalls->claim: it only counts. */
 	void (*expect)(struct batoni_path *path, int change);
-	/* A rank of which a message with this tag, one of the program's, has come and has met no receive,
-	 * where upcalls->may_meet permits it; -1: there is none.  Several ranks take turns.  The
-	 * next receive of that rank and tag that is issued meets the message, before any other call
-	 * of the path; the sender does not take it back from now on. */
-	int (*find)(struct batoni_path *path, int tag);
+	/* A message of this peer (-1: of any rank) and with this tag (-1: any), one of the program's, that has
+	 * come, has met no receive, and that upcalls->may_meet allows: its rank, and in *tag_p its tag; -1: there
+	 * is none.  Of several ranks each has its turn; of one rank it is the message that was issued first.
+	 * The receive of that rank and tag that is issued next meets it, before anything else is asked of the
+	 * path; its sender does not take it back from now on. */
+	int (*find)(struct batoni_path *path, int peer, int *tag_p);
 };
 
 /* Host-issued: `issue` and `take_back` put work off, to do it for several at once. */

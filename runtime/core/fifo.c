@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fifo.h"
 
+#include <string.h>
+
 #include "mem.h"
 
 enum baton_status
 batoni_fifo_table_init(struct batoni_fifo_table *table, uint32_t count,
                        struct baton_comm *comm)
 {
-	/* One more: an operation that leaves a line may leave it empty until it is retired. */
-	count++;
+	/* More: an operation that leaves a line may leave it empty until it is retired; from one line to the next, two. */
+	count += 2;
 	table->fifos = batoni_alloc(count, sizeof(*table->fifos));
 	if (!batoni_hash_init(&table->by_key, count) || !table->fifos) {
 		batoni_fifo_table_fini(table);
@@ -16,6 +18,9 @@ batoni_fifo_table_init(struct batoni_fifo_table *table, uint32_t count,
 	}
 	table->live = 0;
 	table->lines_live = 0;
+	memset(table->lines_of, 0, sizeof(table->lines_of));
+	table->turns = 0;
+	table->seeker = UINT64_MAX;
 	batoni_list_init(&table->lines);
 	table->next_line = NULL;
 	table->free = NULL;
@@ -54,35 +59,43 @@ fifo_new(struct batoni_fifo_table *table, uint64_t key)
 	table->free = fifo->ready_next;
 	fifo->head = fifo->tail = NULL;
 	fifo->ready = false;
-	fifo->line = fifo->expects = false;
+	fifo->line = BATONI_NO_LINE;
+	fifo->expects = false;
 	batoni_hash_add(&table->by_key, &fifo->by_key, key);
 	table->live++;
 	return fifo;
 }
 
-/* Waits for several ranks have no peer either. */
 static void
 make_line(struct batoni_fifo_table *table, struct batoni_fifo *fifo,
           const struct batoni_op *op)
 {
-	if (op->transfer.direction != BATONI_RECV)
-		return;
-	fifo->line = true;
+	fifo->line = (uint8_t)batoni_op_line(op);
 	table->lines_live++;
+	table->lines_of[fifo->line]++;
 	batoni_list_append(&table->lines, &fifo->in_lines);
+}
+
+/* The operation's, which is created if it does not exist. */
+static inline struct batoni_fifo *
+fifo_of(struct batoni_fifo_table *table, const struct batoni_op *op)
+{
+	uint64_t key = batoni_fifo_key_of(op);
+	struct batoni_fifo *fifo = batoni_fifo_find(table, key);
+
+	if (fifo)
+		return fifo;
+	fifo = fifo_new(table, key);
+	if (__builtin_expect(op->flags & BATONI_FLAG_IN_LINE, 0))
+		make_line(table, fifo, op);
+	return fifo;
 }
 
 struct batoni_fifo *
 batoni_fifo_append(struct batoni_fifo_table *table, struct batoni_op *op)
 {
-	uint64_t key = batoni_fifo_key_of(op);
-	struct batoni_fifo *fifo = batoni_fifo_find(table, key);
+	struct batoni_fifo *fifo = fifo_of(table, op);
 
-	if (!fifo) {
-		fifo = fifo_new(table, key);
-		if (__builtin_expect(op->transfer.peer < 0, 0))
-			make_line(table, fifo, op);
-	}
 	batoni_op_list_in(op, BATONI_IN_FIFO);
 	op->next = NULL;
 	if (fifo->tail)
@@ -92,6 +105,23 @@ batoni_fifo_append(struct batoni_fifo_table *table, struct batoni_op *op)
 	fifo->tail = op;
 	op->flags |= BATONI_FLAG_FIFO;
 	return fifo;
+}
+
+struct batoni_fifo *
+batoni_fifo_insert(struct batoni_fifo_table *table, struct batoni_op *op)
+{
+	struct batoni_fifo *line = fifo_of(table, op);
+	struct batoni_op **at = &line->head;
+
+	if (!line->tail || line->tail->transfer.turn < op->transfer.turn)
+		return batoni_fifo_append(table, op);
+	while ((*at)->transfer.turn < op->transfer.turn)
+		at = &(*at)->next;
+	batoni_op_list_in(op, BATONI_IN_FIFO);
+	op->next = *at;
+	*at = op;
+	op->flags |= BATONI_FLAG_FIFO;
+	return line;
 }
 
 struct batoni_op *
@@ -137,6 +167,7 @@ batoni_fifo_retire(struct batoni_fifo_table *table, struct batoni_fifo *fifo)
 			table->next_line = fifo->in_lines.next;
 		batoni_list_remove(&fifo->in_lines);
 		table->lines_live--;
+		table->lines_of[fifo->line]--;
 	}
 	fifo->ready_next = table->free;
 	table->free = fifo;

@@ -7,8 +7,9 @@
  * A FIFO exists while it has operations or is on the engine's ready list.  The table
  * allocates as many as there are requests, at init.
  *
- * The FIFO of receives from any rank is the *line* of their tag (line.h).  Receives that name their peer and
- * come behind one of these stand in it too, with the flag IN_LINE.
+ * A *line* is a FIFO of receives from any rank or of any tag, and of what waits behind these (line.c).  All that
+ * stand in one have the flag IN_LINE, and in transfer.turn their number in the order of the calls, and which line
+ * it is.
  */
 #ifndef BATONI_FIFO_H
 #define BATONI_FIFO_H
@@ -16,13 +17,20 @@
 #include "list.h"
 #include "op.h"
 
+enum batoni_line {
+	BATONI_NO_LINE,
+	BATONI_LINE_TAG,  /* behind receives of its tag from any rank */
+	BATONI_LINE_PEER, /* behind receives of any tag from its peer */
+	BATONI_LINE_ALL   /* behind receives of any tag from any rank */
+};
+
 struct batoni_fifo {
 	struct batoni_hash_node by_key; /* must be first */
 	struct batoni_op *head, *tail;
 	struct baton_comm *comm;
 	struct batoni_fifo *ready_next; /* or the next that is free */
 	bool ready; /* on the engine's ready list */
-	bool line;
+	uint8_t line; /* enum batoni_line */
 	/* A line: its head is armed, and no message for it has come: the paths expect some. */
 	bool expects;
 	struct batoni_list_node in_lines; /* a line: in the table's list */
@@ -34,6 +42,9 @@ struct batoni_fifo_table {
 	struct batoni_fifo *free;
 	uint32_t live; /* FIFOs that exist now */
 	uint32_t lines_live; /* of these, lines: */
+	uint32_t lines_of[BATONI_LINE_ALL + 1];
+	uint64_t turns; /* numbers that were given */
+	uint64_t seeker; /* whom line.c looks for a message for: its turn; UINT64_MAX: behind all that wait */
 	struct batoni_list_node lines;
 	struct batoni_list_node *next_line; /* while line.c goes through all: none may be missed */
 };
@@ -54,12 +65,21 @@ batoni_fifo_key(const struct batoni_transfer *transfer)
 	       (uint64_t)(uint32_t)transfer->tag << 2 | transfer->direction;
 }
 
-/* Of the line of this tag. */
+/* Of a line; the peer or the tag that it has not is ignored.  No peer of batoni_fifo_key is as large. */
 static inline uint64_t
-batoni_line_key(int tag)
+batoni_line_key(enum batoni_line line, int peer, int tag)
 {
-	return (uint64_t)UINT32_MAX << 33 | (uint64_t)(uint32_t)tag << 2 |
-	       BATONI_RECV;
+	uint64_t of = line == BATONI_LINE_PEER ? (uint32_t)peer
+	              : line == BATONI_LINE_TAG ? (uint32_t)tag
+	                                        : 0;
+
+	return (uint64_t)line << 60 | of << 2 | BATONI_RECV;
+}
+
+static inline enum batoni_line
+batoni_op_line(const struct batoni_op *op)
+{
+	return (enum batoni_line)(op->transfer.turn & 3);
 }
 
 /* Of the one that the operation is in, or would be. */
@@ -67,7 +87,8 @@ static inline uint64_t
 batoni_fifo_key_of(const struct batoni_op *op)
 {
 	return __builtin_expect(op->flags & BATONI_FLAG_IN_LINE, 0)
-	               ? batoni_line_key(op->transfer.tag)
+	               ? batoni_line_key(batoni_op_line(op), op->transfer.peer,
+	                                 op->transfer.tag)
 	               : batoni_fifo_key(&op->transfer);
 }
 
@@ -76,6 +97,10 @@ struct batoni_fifo *batoni_fifo_find(const struct batoni_fifo_table *table,
                                      uint64_t key);
 /* Append the operation to its FIFO, which is created if it does not exist. */
 struct batoni_fifo *batoni_fifo_append(struct batoni_fifo_table *table,
+                                       struct batoni_op *op);
+/* Put the operation into its line, which is created if it does not exist, behind those that were called
+ * before it. */
+struct batoni_fifo *batoni_fifo_insert(struct batoni_fifo_table *table,
                                        struct batoni_op *op);
 /* Pop the head.  The FIFO exists until batoni_fifo_retire. */
 struct batoni_op *batoni_fifo_pop(struct batoni_fifo *fifo);

@@ -1,26 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Receives from any rank (BATON_ANY_SOURCE).
+ * Receives from any rank (BATON_ANY_SOURCE), and of any tag (BATON_ANY_TAG).
  *
  * The engine matches them; to a path they are ordinary receives.  Such a receive waits in the engine, as
- * one whose turn has not come, until a path says that a message of its tag is there which no receive has met.
- * Then the receive gets that message's rank and is issued.  So it is never posted on two paths, and
- * lengths, types, lists, staging and taking back are those of any receive.
+ * one whose turn has not come, until a path says that a message which it may take is there and has met no
+ * receive.  Then the receive gets that message's rank and tag and is issued.  So it is never posted on two
+ * paths, and lengths, types, lists, staging and taking back are those of any receive.
  *
- * Order.  The *line* of a tag is a FIFO (fifo.h) of receives in the order of their calls.  It exists while
- * a receive from any rank waits in it, and what comes behind one stands in it too, whatever rank it names:
- * a message that comes now is the earlier one's.  What names a rank and has come to the head of the line
- * goes on to the FIFO of its rank and tag.  A receive from any rank leaves the line with its message. That
- * message is of a rank that no receive waits for in the FIFO of that rank and tag, because that one is
- * earlier.  What is issued and has not met its message is earlier too, but the path sees to that: a message
+ * Order.  A *line* is a FIFO (fifo.h) of receives in the order of their calls.  It exists while a receive
+ * that it is for waits in it, and what comes behind that stands in it too:
+ *
+ *     line of a tag     receives of the tag from any rank, and later ones that name a rank and the tag
+ *     line of a peer    receives of any tag from the peer, and later ones that name a tag and the peer
+ *     line of all       receives of any tag from any rank, and all later receives
+ *
+ * A receive enters the last of these that holds it up.  At the head of a line, one that the line is
+ * not for goes on: from the line of all to that of a tag or a peer, from a tag's to its peer's if that
+ * has an earlier receive at its head, and else to the FIFO of its rank and tag.  One that the line is for leaves it
+ * with its message.  That is a message of which no earlier receive waits, in the FIFO of its rank and tag or in
+ * another line, of which the head is the earliest: each receive in a line has a *turn*, a number in the order of the
+ * calls.  What is issued and has not met its message is earlier too, but the path sees to that: a message
  * that it meets is not unmatched.
  *
  *     line of tag t:      any, 2, any, 1           armed or not
  *     FIFO of (1, t):     1                        not armed: no message of rank 1 is for the line
+ *     line of peer 2:     any tag                  called before the first: nor is one of rank 2
  *     issued, (0, t):     0
  *
- * So an unarmed receive from any rank holds up all later receives of its tag; an unarmed one that names a rank
- * holds up those of its rank, and receives from any rank go on with the messages of others.
+ * So an unarmed receive holds up the later receives that could take a message which it could take, and no
+ * others.
  *
  * A path that sees messages come, one by one (near, local), asks for the receive of one that meets none
  * (`claim`), as long as some are expected.  Others are looked at behind each test (`find`).
@@ -39,16 +47,70 @@
 
 #include "life.h"
 
+static struct batoni_fifo *
+line_of(const struct baton_comm *comm, enum batoni_line line, int peer, int tag)
+{
+	if (comm->fifos.lines_of[line] == 0)
+		return NULL;
+	return batoni_fifo_find(&comm->fifos, batoni_line_key(line, peer, tag));
+}
+
+/* The one that this receive waits in, if those up to `most` count. */
+static enum batoni_line
+line_for(const struct batoni_op *op, enum batoni_line most)
+{
+	const struct baton_comm *comm = op->comm;
+	int peer = op->transfer.peer, tag = op->transfer.tag;
+
+	if (most == BATONI_LINE_ALL &&
+	    ((peer < 0 && tag < 0) || comm->fifos.lines_of[BATONI_LINE_ALL] > 0))
+		return BATONI_LINE_ALL;
+	if (peer < 0 || (tag >= 0 && line_of(comm, BATONI_LINE_TAG, -1, tag)))
+		return BATONI_LINE_TAG;
+	if (tag < 0 || line_of(comm, BATONI_LINE_PEER, peer, -1))
+		return BATONI_LINE_PEER;
+	return BATONI_NO_LINE;
+}
+
+static inline void
+enter(struct batoni_op *op, enum batoni_line line)
+{
+	op->transfer.turn = (op->transfer.turn & ~UINT64_C(3)) | line;
+}
+
+/* It is in no line any more. */
+static inline void
+leave(struct batoni_op *op)
+{
+	op->flags &= (uint16_t)~BATONI_FLAG_IN_LINE;
+	op->transfer.native_call = NULL;
+}
+
+static inline void
+join(struct batoni_op *op, enum batoni_line line)
+{
+	op->flags |= BATONI_FLAG_IN_LINE;
+	op->transfer.turn = ++op->comm->fifos.turns << 2 | line;
+}
+
 bool
 batoni_line_joins(struct batoni_op *op)
 {
-	if (op->transfer.peer < 0)
-		return true;
-	if (!batoni_fifo_find(&op->comm->fifos,
-	                      batoni_line_key(op->transfer.tag)))
+	enum batoni_line line = line_for(op, BATONI_LINE_ALL);
+
+	if (line == BATONI_NO_LINE)
 		return false;
-	op->flags |= BATONI_FLAG_IN_LINE;
+	join(op, line);
 	return true;
+}
+
+/* Is it one that its line is for? */
+static inline bool
+is_open(const struct batoni_fifo *line, const struct batoni_op *op)
+{
+	if (line->line == BATONI_LINE_ALL)
+		return op->transfer.peer < 0 && op->transfer.tag < 0;
+	return op->transfer.peer < 0 || op->transfer.tag < 0;
 }
 
 /* ---- the paths ---- */
@@ -83,8 +145,9 @@ set_expects(struct batoni_fifo *line, bool expects)
 		batoni_comm_set_busy(comm);
 }
 
-bool
-batoni_line_may_meet(const struct baton_comm *comm, int rank, int tag)
+/* Does no receive that names them wait? */
+static bool
+is_free(const struct baton_comm *comm, int rank, int tag)
 {
 	const struct batoni_transfer of = {
 		.peer = rank, .tag = tag, .direction = BATONI_RECV};
@@ -96,17 +159,50 @@ batoni_line_may_meet(const struct baton_comm *comm, int rank, int tag)
 	return !fifo || !fifo->head;
 }
 
+/* Does a receive wait there that is earlier than the one that looks? */
+static bool
+is_before(const struct baton_comm *comm, enum batoni_line line, int peer, int tag)
+{
+	const struct batoni_fifo *fifo = line_of(comm, line, peer, tag);
+
+	return fifo && fifo->head &&
+	       fifo->head->transfer.turn < comm->fifos.seeker;
+}
+
+bool
+batoni_line_may_meet(const struct baton_comm *comm, int rank, int tag)
+{
+	const struct batoni_fifo_table *table = &comm->fifos;
+
+	if (!is_free(comm, rank, tag))
+		return false;
+	/* One line is that of the receive that looks. */
+	if (table->lines_live <= 1 && table->seeker != UINT64_MAX)
+		return true;
+	return !is_before(comm, BATONI_LINE_TAG, rank, tag) &&
+	       !is_before(comm, BATONI_LINE_PEER, rank, tag) &&
+	       !is_before(comm, BATONI_LINE_ALL, rank, tag);
+}
+
+static int
+find_at(struct batoni_path *path, int peer, int *tag_p)
+{
+	return path->ops->unmatched
+	               ? path->ops->unmatched->find(path, peer, tag_p)
+	               : -1;
+}
+
 int
-batoni_line_find(struct baton_comm *comm, int tag)
+batoni_line_find(struct baton_comm *comm, int peer, int *tag_p)
 {
 	uint32_t n = comm->paths_count;
 
+	if (peer >= 0)
+		return find_at(comm->paths[batoni_message_path(comm, peer)],
+		               peer, tag_p);
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t at = (comm->any_turn + i) % n;
-		struct batoni_path *path = comm->paths[at];
-		int rank = path->ops->unmatched
-		                   ? path->ops->unmatched->find(path, tag)
-		                   : -1;
+		int rank = find_at(comm->paths[at], peer, tag_p);
 
 		if (rank < 0)
 			continue;
@@ -118,50 +214,109 @@ batoni_line_find(struct baton_comm *comm, int tag)
 
 /* ---- the line ---- */
 
-/* It names its rank, and nothing that it has to wait for is before it in the line. */
-static void
-go_on(struct batoni_op *op)
+static __attribute__((noinline)) void
+wake_others(const struct batoni_fifo *left)
 {
-	struct batoni_fifo *fifo;
+	struct batoni_fifo_table *table = &left->comm->fifos;
 
-	op->flags &= (uint16_t)~BATONI_FLAG_IN_LINE;
-	fifo = batoni_fifo_append(&op->comm->fifos, op);
-	if (fifo->head == op && op->state == BATONI_ARMED)
-		batoni_fifo_make_ready(fifo);
+	for (struct batoni_list_node *at = table->lines.next;
+	     at != &table->lines; at = at->next) {
+		struct batoni_fifo *line = batoni_container_of(
+			at, struct batoni_fifo, in_lines);
+
+		if (line->line != left->line && line->expects)
+			batoni_fifo_make_ready(line);
+	}
 }
 
-/* Take the head out, for a message of this rank. */
-static struct batoni_op *
-pop_for(struct batoni_fifo *line, int rank)
+/* Something has left a line: a message that it could have taken may be for lines of another kind. */
+static inline void
+look_again(const struct batoni_fifo *left)
+{
+	const struct batoni_fifo_table *table = &left->comm->fifos;
+
+	if (unlikely(table->lines_of[left->line] != table->lines_live))
+		wake_others(left);
+}
+
+/* It is not what the line is for, and nothing that it has to wait for is before it there. */
+static void
+go_on(struct batoni_fifo *from, struct batoni_op *op)
+{
+	struct batoni_fifo_table *table = &op->comm->fifos;
+	struct batoni_fifo *to = NULL;
+	enum batoni_line line = BATONI_NO_LINE;
+
+	if (from->line == BATONI_LINE_ALL)
+		line = line_for(op, BATONI_LINE_TAG);
+	else if (from->line == BATONI_LINE_TAG &&
+	         (to = line_of(op->comm, BATONI_LINE_PEER, op->transfer.peer, -1)) &&
+	         to->head && to->head->transfer.turn < op->transfer.turn)
+		line = BATONI_LINE_PEER;
+	if (line == BATONI_NO_LINE) {
+		leave(op);
+		to = batoni_fifo_append(table, op);
+	} else {
+		enter(op, line);
+		to = batoni_fifo_insert(table, op);
+	}
+	/* At the head of a line it may go on. */
+	if (to->head == op && (op->state == BATONI_ARMED || to->line))
+		batoni_fifo_make_ready(to);
+}
+
+/* Take the head out, for a message of this rank and tag. */
+static inline struct batoni_op *
+pop_for(struct batoni_fifo *line, int rank, int tag)
 {
 	struct batoni_op *op = batoni_fifo_pop(line);
 
+	leave(op);
 	batoni_set(op->transfer.peer, rank);
+	batoni_set(op->transfer.tag, tag);
 	batoni_set(op->path, batoni_message_path(op->comm, rank));
 	return op;
 }
 
-/* The head is armed, and from any rank.  False: no message for it is there. */
+/* Why the head ends without a message: OK, it does not. */
+static enum baton_status
+head_ends(const struct batoni_op *op)
+{
+	const struct baton_comm *comm = op->comm;
+
+	if (comm->fault.status != BATON_OK)
+		return comm->fault.status;
+	return batoni_op_list(op) && !batoni_kind_of(op)->list->may_issue(op)
+	               ? BATON_ERR_INVALID
+	               : BATON_OK;
+}
+
+/* The head is armed, and what the line is for.  False: no message for it is there. */
 static bool
 issue_head(struct batoni_fifo *line)
 {
 	struct baton_comm *comm = line->comm;
 	struct batoni_op *op = line->head;
-	bool refuses = batoni_op_list(op) &&
-	               !batoni_kind_of(op)->list->may_issue(op);
-	int rank;
+	enum baton_status status = head_ends(op);
+	int peer = op->transfer.peer, tag = op->transfer.tag;
 
-	if (unlikely(comm->fault.status != BATON_OK || refuses)) {
-		batoni_op_complete(batoni_fifo_pop(line),
-		                   comm->fault.status != BATON_OK
-		                           ? comm->fault.status
-		                           : BATON_ERR_INVALID);
-		return true;
+	if (likely(status == BATON_OK)) {
+		comm->fifos.seeker = op->transfer.turn;
+		peer = batoni_line_find(comm, peer, &tag);
+		comm->fifos.seeker = UINT64_MAX;
+		if (peer >= 0) {
+			batoni_op_issue(pop_for(line, peer, tag));
+			return true;
+		}
+		/* Nothing comes from there any more. */
+		peer = op->transfer.peer;
+		if (likely(comm->liveness.silent == 0 || peer < 0 ||
+		           !comm->transport->peers[peer].silent))
+			return false;
+		status = BATON_ERR_PEER;
 	}
-	rank = batoni_line_find(comm, op->transfer.tag);
-	if (rank < 0)
-		return false;
-	batoni_op_issue(pop_for(line, rank));
+	leave(batoni_fifo_pop(line));
+	batoni_op_complete(op, status);
 	return true;
 }
 
@@ -172,49 +327,78 @@ batoni_line_advance(struct batoni_fifo *line)
 	struct batoni_op *op;
 
 	while ((op = line->head)) {
-		if (op->transfer.peer >= 0)
-			go_on(batoni_fifo_pop(line));
+		if (!is_open(line, op))
+			go_on(line, batoni_fifo_pop(line));
 		else if (op->state != BATONI_ARMED || !issue_head(line))
 			break;
 		events++;
 	}
 	set_expects(line, op && op->state == BATONI_ARMED);
+	if (events > 0)
+		look_again(line);
 	return events;
 }
 
 void
 batoni_line_left(struct batoni_fifo *line, struct batoni_op *op)
 {
-	op->flags &= (uint16_t)~BATONI_FLAG_IN_LINE;
+	leave(op);
 	/* The head may be one that claims nothing: it names a rank, or is not armed. */
 	set_expects(line, false);
 	if (line->head)
 		batoni_fifo_make_ready(line);
+	look_again(line);
 }
 
 void
 batoni_line_put(struct batoni_op *op)
 {
+	enum batoni_line line = op->transfer.peer >= 0 ? BATONI_LINE_PEER
+	                        : op->transfer.tag >= 0 ? BATONI_LINE_TAG
+	                                                : BATONI_LINE_ALL;
+
+	join(op, line);
 	set_expects(batoni_fifo_append(&op->comm->fifos, op), true);
+}
+
+/* The line whose head is the earliest of those that wait for messages of this rank and tag, or NULL. */
+static struct batoni_fifo *
+first_line(const struct baton_comm *comm, int rank, int tag)
+{
+	struct batoni_fifo *of_tag = line_of(comm, BATONI_LINE_TAG, rank, tag);
+	struct batoni_fifo *of_peer = line_of(comm, BATONI_LINE_PEER, rank, tag);
+
+	if (of_tag && !of_tag->head)
+		of_tag = NULL;
+	if (of_peer && !of_peer->head)
+		of_peer = NULL;
+	if (of_tag && of_peer)
+		return of_tag->head->transfer.turn < of_peer->head->transfer.turn
+		               ? of_tag
+		               : of_peer;
+	if (of_tag || of_peer)
+		return of_tag ? of_tag : of_peer;
+	return line_of(comm, BATONI_LINE_ALL, rank, tag);
 }
 
 struct batoni_transfer *
 batoni_line_claim(struct baton_comm *comm, int rank, int tag)
 {
-	struct batoni_fifo *line =
-		batoni_fifo_find(&comm->fifos, batoni_line_key(tag));
+	struct batoni_fifo *line = first_line(comm, rank, tag);
 	const struct batoni_op *next;
 	struct batoni_op *op;
 
-	/* What may end otherwise than by its message is left to issue_head. */
-	if (!line || !line->expects || comm->observed ||
+	/* What may end otherwise than by its message is left to issue_head, and so is what is to look again:
+	 * an earlier message may be for it. */
+	if (!line || !line->expects || line->ready || comm->observed ||
 	    comm->fault.status != BATON_OK || comm->liveness.silent > 0 ||
-	    batoni_op_list(line->head) || !batoni_line_may_meet(comm, rank, tag))
+	    batoni_op_list(line->head) || !is_free(comm, rank, tag))
 		return NULL;
-	op = pop_for(line, rank);
+	op = pop_for(line, rank, tag);
 	batoni_op_move(op, BATONI_ISSUED);
+	look_again(line);
 	next = line->head;
-	if (next && next->transfer.peer < 0 && next->state == BATONI_ARMED)
+	if (next && is_open(line, next) && next->state == BATONI_ARMED)
 		return &op->transfer;
 	set_expects(line, false);
 	if (next)
@@ -224,17 +408,24 @@ batoni_line_claim(struct baton_comm *comm, int rank, int tag)
 	return &op->transfer;
 }
 
+static void
+look_if_expects(struct batoni_fifo *line)
+{
+	if (line && line->expects)
+		batoni_fifo_make_ready(line);
+}
+
 void
 batoni_line_again(struct baton_comm *comm, uint64_t key)
 {
-	const int tag = (int)(key >> 2 & INT_MAX);
-	struct batoni_fifo *line;
+	const int peer = (int)(key >> 33), tag = (int)(key >> 2 & INT_MAX);
 
-	if ((key & 3) != BATONI_RECV || key == batoni_line_key(tag))
+	/* A line has looked at the others itself. */
+	if ((key & 3) != BATONI_RECV || key >> 60)
 		return;
-	line = batoni_fifo_find(&comm->fifos, batoni_line_key(tag));
-	if (line && line->expects)
-		batoni_fifo_make_ready(line);
+	look_if_expects(line_of(comm, BATONI_LINE_TAG, peer, tag));
+	look_if_expects(line_of(comm, BATONI_LINE_PEER, peer, tag));
+	look_if_expects(line_of(comm, BATONI_LINE_ALL, peer, tag));
 }
 
 size_t

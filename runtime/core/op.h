@@ -103,8 +103,8 @@ enum batoni_op_state {
 #define BATONI_FLAG_STREAM_ISSUED 256u /* its path is; constant once it is published */
 #define BATONI_FLAG_SEEN 512u /* stream-issued: its marks were passed */
 #define BATONI_FLAG_PLANNED 1024u /* of a launch of a plan; constant */
-/* One bit for two kinds of operations: a launch whose deadline has passed; a receive that names its peer and
- * stands in a line (line.h). */
+/* One bit for two kinds of operations: a launch whose deadline has passed; a receive that stands in a line
+ * (line.h). */
 #define BATONI_FLAG_EXPIRED 2048u
 #define BATONI_FLAG_IN_LINE 2048u
 /* Of a host-issued transfer: at its deadline streams could stand behind each other (crowd.c). */

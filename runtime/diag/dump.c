@@ -103,6 +103,30 @@ add_what(struct dump *dump, const struct batoni_view *seen, char *text,
 	batoni_view_what(seen, *details ? details : NULL, text, size);
 }
 
+static const char *
+behind(enum batoni_line line)
+{
+	switch (line) {
+	case BATONI_LINE_TAG:
+		return "an earlier receive of the same tag, from any peer";
+	case BATONI_LINE_PEER:
+		return "an earlier receive of any tag, from the same peer";
+	case BATONI_LINE_ALL:
+		return "an earlier receive of any tag, from any peer";
+	case BATONI_NO_LINE:
+		break;
+	}
+	return "an earlier operation of the same peer, tag and direction";
+}
+
+static const char *
+expected(enum batoni_line line)
+{
+	if (line == BATONI_LINE_TAG)
+		return "a message of that tag";
+	return line == BATONI_LINE_PEER ? "a message of that peer" : "a message";
+}
+
 /* A transfer whose stream has got there, but that is not issued.  The driver. */
 static const char *
 waits_for_turn(const struct dump *dump, const struct batoni_view *seen)
@@ -111,11 +135,9 @@ waits_for_turn(const struct dump *dump, const struct batoni_view *seen)
 
 	fifo = batoni_fifo_find(&dump->comm->fifos, batoni_fifo_key_of(seen->op));
 	if (fifo && fifo->head && fifo->head != seen->op)
-		return fifo->line ? "an earlier receive of the same tag, from any peer"
-		                  : "an earlier operation of the same peer, tag and "
-		                    "direction";
+		return behind((enum batoni_line)fifo->line);
 	if (fifo && fifo->expects)
-		return "a message of that tag";
+		return expected((enum batoni_line)fifo->line);
 	return dump->comm->driving.drivers == BATONI_DRIVERS_MAIN
 	               ? "the thread that started MPI to call Baton"
 	               : "a thread that drives";

@@ -9,11 +9,28 @@
 #include "line.h"
 #include "place.h"
 
-/* A receive from any rank, on an idle host stream: it meets what has come, or waits in a line.  False: it
- * was not begun. */
+/* Does the receive name a peer, or any, and a tag, or any, whose paths are connected and tell what has come? */
 static bool
-enqueue_any(const void *buffer, size_t count, enum baton_datatype type, int tag,
-            struct baton_comm *comm, baton_stream stream,
+may_look_for(struct baton_comm *comm, int peer, int tag)
+{
+	uint8_t path;
+
+	if ((tag != BATON_ANY_TAG && (unsigned)tag > (unsigned)comm->tag_max) ||
+	    (peer != BATON_ANY_SOURCE && (unsigned)peer >= (unsigned)comm->size))
+		return false;
+	if (peer == BATON_ANY_SOURCE)
+		return atomic_load_explicit(&comm->any_ready,
+		                            memory_order_acquire);
+	path = batoni_message_path(comm, peer);
+	return path != BATONI_PATH_NONE &&
+	       comm->paths[path]->ops->unmatched;
+}
+
+/* A receive from any rank or of any tag, on an idle host stream: it meets what has come, or waits in a line.
+ * False: it was not begun. */
+static bool
+enqueue_any(const void *buffer, size_t count, enum baton_datatype type, int peer,
+            int tag, struct baton_comm *comm, baton_stream stream,
             const struct baton_op_options *options, baton_request *request_p)
 {
 	struct batoni_op *op;
@@ -22,14 +39,14 @@ enqueue_any(const void *buffer, size_t count, enum baton_datatype type, int tag,
 
 	if (!batoni_is_usual(comm, options) || !request_p || !buffer ||
 	    (unsigned)type >= BATON_DATATYPE_COUNT || count > INT64_MAX / 8 ||
-	    (unsigned)tag > (unsigned)comm->tag_max ||
-	    !atomic_load_explicit(&comm->any_ready, memory_order_acquire) ||
+	    !may_look_for(comm, peer, tag) ||
 	    !batoni_place_is_ours(buffer, count) ||
 	    !(op = batoni_direct_begin(comm, stream)))
 		return false;
-	rank = batoni_line_find(comm, tag);
-	path = batoni_message_path(comm, rank < 0 ? 0 : rank);
-	batoni_op_name(op, buffer, count * batoni_datatype_sizes[type], rank, tag);
+	rank = batoni_line_find(comm, peer, &tag);
+	path = batoni_message_path(comm, rank >= 0 ? rank : peer < 0 ? 0 : peer);
+	batoni_op_name(op, buffer, count * batoni_datatype_sizes[type],
+	               rank < 0 ? peer : rank, tag);
 	batoni_direct_fill(op, comm, BATONI_KIND_RECV, path, BATONI_RECV, stream,
 	                   batoni_direct_flags(options),
 	                   options ? options->user_data : 0);
@@ -60,8 +77,9 @@ enqueue_slowly(enum batoni_op_kind kind, const void *buffer, size_t count,
 	struct batoni_arguments a = {buffer, count,  type,    peer,
 	                             tag,    stream, options, request_p};
 
-	if (peer == BATON_ANY_SOURCE && kind == BATONI_KIND_RECV &&
-	    enqueue_any(buffer, count, type, tag, comm, stream, options,
+	if ((peer == BATON_ANY_SOURCE || tag == BATON_ANY_TAG) &&
+	    kind == BATONI_KIND_RECV &&
+	    enqueue_any(buffer, count, type, peer, tag, comm, stream, options,
 	                request_p))
 		return BATON_OK;
 

@@ -228,7 +228,12 @@ refuse_arguments(const char *call, enum batoni_op_kind kind,
 		                     "%s: tag is %d; the %s transport has no "
 		                     "tags but 0",
 		                     call, a->tag, comm->transport_ops->name);
-	if (a->tag < 0 || a->tag > comm->tag_max)
+	if (a->tag == BATON_ANY_TAG && kind != BATONI_KIND_RECV)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: tag is %d (BATON_ANY_TAG), which is for "
+		                     "receives; tags are 0 to %d",
+		                     call, a->tag, comm->tag_max);
+	if ((a->tag < 0 && a->tag != BATON_ANY_TAG) || a->tag > comm->tag_max)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: tag is %d; tags are 0 to %d", call,
 		                     a->tag, comm->tag_max);
@@ -249,7 +254,8 @@ arguments_fine(enum batoni_op_kind kind, const struct baton_comm *comm,
 {
 	return ((unsigned)a->peer < (unsigned)comm->size ||
 	        (a->peer == BATON_ANY_SOURCE && kind == BATONI_KIND_RECV)) &&
-	       a->tag >= 0 && a->tag <= comm->tag_max &&
+	       ((a->tag >= 0 && a->tag <= comm->tag_max) ||
+	        (a->tag == BATON_ANY_TAG && kind == BATONI_KIND_RECV)) &&
 	       (a->buffer || a->count == 0);
 }
 
@@ -405,6 +411,28 @@ find_any_path(const char *call, struct baton_comm *comm,
 	return *status_p == BATON_OK ? batoni_message_path(comm, 0) : -1;
 }
 
+/* Of a receive from any rank or of any tag, whose path has to tell what has come.  -1: it does not, and the call
+ * is refused with *status_p. */
+static __attribute__((noinline)) int
+find_open_path(const char *call, struct batoni_op *op, enum baton_status *status_p)
+{
+	struct baton_comm *comm = op->comm;
+	int peer = op->transfer.peer, index;
+
+	if (peer < 0)
+		index = find_any_path(call, comm, status_p);
+	else if ((index = batoni_message_path(comm, peer)) == BATONI_PATH_NONE)
+		index = connect_path(call, comm, peer, status_p);
+	if (index < 0 || comm->paths[index]->ops->unmatched)
+		return index;
+	*status_p = batoni_refuse(
+		BATON_ERR_UNSUPPORTED,
+		"%s: tag is %d (BATON_ANY_TAG), and %s does not tell on which "
+		"tags messages have come: receives name their tag",
+		call, BATON_ANY_TAG, comm->paths[index]->ops->name);
+	return -1;
+}
+
 /* Of a message. */
 static int
 find_path(const char *call, struct batoni_op *op, enum baton_status *status_p)
@@ -412,8 +440,8 @@ find_path(const char *call, struct batoni_op *op, enum baton_status *status_p)
 	const struct baton_comm *comm = op->comm;
 	uint8_t path;
 
-	if (unlikely(op->transfer.peer < 0))
-		return find_any_path(call, op->comm, status_p);
+	if (unlikely((op->transfer.peer | op->transfer.tag) < 0))
+		return find_open_path(call, op, status_p);
 	path = likely(!batoni_op_list(op)) ||
 	                       comm->lists_path == BATONI_PATH_NONE
 	               ? batoni_message_path(comm, op->transfer.peer)

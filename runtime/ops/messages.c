@@ -21,7 +21,7 @@ static void
 what(const struct batoni_view *view, const char *details, char *text, size_t size)
 {
 	bool from = view->kind == BATONI_KIND_RECV;
-	char bytes[56], peer[24];
+	char bytes[56], peer[24], tag[24];
 
 	(void)details;
 	if (is_list(view) && from)
@@ -34,9 +34,13 @@ what(const struct batoni_view *view, const char *details, char *text, size_t siz
 		snprintf(peer, sizeof(peer), "any peer");
 	else
 		snprintf(peer, sizeof(peer), "peer %d", view->peer);
-	snprintf(text, size, "%s %s %s, tag %d, %s",
-	         batoni_kinds[view->kind]->name, from ? "from" : "to", peer,
-	         view->tag, bytes);
+	if (view->tag < 0)
+		snprintf(tag, sizeof(tag), "any tag");
+	else
+		snprintf(tag, sizeof(tag), "tag %d", view->tag);
+	snprintf(text, size, "%s %s %s, %s, %s",
+	         batoni_kinds[view->kind]->name, from ? "from" : "to", peer, tag,
+	         bytes);
 }
 
 static bool

@@ -34,7 +34,7 @@ batoni_plan_is_direct(const struct baton_plan *plan)
 		if (!entry->ops || !entry->ops->message)
 			return false;
 		recorded = batoni_plan_entry_payload(entry);
-		if (!recorded->a.buffer || recorded->a.peer < 0 ||
+		if (!recorded->a.buffer || (recorded->a.peer | recorded->a.tag) < 0 ||
 		    (recorded->optioned && recorded->options.timeout_ns > 0))
 			return false;
 	}

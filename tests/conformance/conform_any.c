@@ -649,9 +649,9 @@ any_source_is_for_receives_where_the_paths_tell_what_came(struct conform *c)
 	                         c->stream, NULL, &request),
 	              "peer -2 ranks");
 	CHECK_REFUSED(c, BATON_ERR_INVALID,
-	              baton_recv(&value, 1, BATON_INT32, ANY, -1, c->comm,
+	              baton_recv(&value, 1, BATON_INT32, ANY, -2, c->comm,
 	                         c->stream, NULL, &request),
-	              "tag -1");
+	              "tag -2");
 	if (!(c->info.capabilities & BATON_CAP_ANY_SOURCE))
 		CHECK_REFUSED(c, BATON_ERR_UNSUPPORTED,
 		              baton_recv(&value, 1, BATON_INT32, ANY, 0, c->comm,

@@ -74,7 +74,7 @@ a_bad_peer_is_refused(struct conform *c)
 static void
 a_bad_tag_is_refused(struct conform *c)
 {
-	const int tags[] = { -1, INT_MIN, c->info.tag_max };
+	const int tags[] = { -2, INT_MIN, c->info.tag_max };
 	unsigned char data[8] = { 0 };
 	char value[32];
 

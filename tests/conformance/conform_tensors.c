@@ -1121,7 +1121,7 @@ bad_lists_are_refused(struct conform *c)
 	}
 	refuses_sent(c, NULL, 1, NULL, "tensors NULL");
 	CHECK_REFUSED(c, BATON_ERR_INVALID,
-	              baton_recv_tensors(NULL, 0, peer, -1, c->comm, c->stream,
+	              baton_recv_tensors(NULL, 0, peer, -2, c->comm, c->stream,
 	                                 NULL, NULL),
 	              "tag");
 	options.op.size = sizeof(options.op);

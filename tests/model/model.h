@@ -29,7 +29,8 @@ enum {
 	STREAMS = 3,
 	TAGS = STREAMS,     /* in a burst each stream has its own */
 	/* On this one receives may be from any rank.  Each rank gets messages there from one other (or
-	 * itself) alone, model_source, so that it is no schedule's choice whose message is taken. */
+	 * itself) alone, model_source, so that it is no schedule's choice whose message is taken.  In some
+	 * programs all messages are on this one, and receives may be of any tag too. */
 	TAG_ANY = TAGS,
 	CONTEXTS = STREAMS, /* also */
 	SIGNALS = 2,
@@ -78,6 +79,7 @@ struct step {
 	int tensors;
 	bool open;
 	bool any; /* a receive on TAG_ANY names no rank; peer is whose messages it gets */
+	bool any_tag; /* a receive on TAG_ANY names no tag */
 	int64_t timeout_ns; /* of an operation; of STEP_ADVANCE: by how much */
 	int target;         /* an earlier step */
 	int units;          /* of STEP_FAULT */

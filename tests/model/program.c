@@ -38,6 +38,7 @@ struct temper {
 	int detached, unobserved, queued, deadline, raced, bursts;
 	int lists; /* of the messages */
 	int any;   /* of the messages, on TAG_ANY */
+	int any_tag; /* of the receives on it, of any tag; then all messages are on it */
 	int sizes; /* how many of those in fill */
 };
 
@@ -79,6 +80,12 @@ temper_of(uint64_t *state, enum replay_mode mode)
 		/* (Not drawn: the programs of older seeds stay what they are, but for these messages.) */
 		.any = mode == MODE_STREAM ? 0 : (int)(*state % 5) * 15,
 	};
+
+	if (mode != MODE_STREAM && *state / 5 % 4 == 0) {
+		temper.any = 100;
+		temper.any_tag = 50;
+		temper.bursts = 0;
+	}
 
 	if (mode == MODE_STREAM) {
 		temper.weights[STEP_SIGNAL] = temper.weights[STEP_PUT] = 0;
@@ -200,6 +207,7 @@ make_any(const struct making *m, struct step *step)
 		return;
 	step->tag = TAG_ANY;
 	step->any = step->kind == STEP_RECV && percent(&own, 60);
+	step->any_tag = step->kind == STEP_RECV && percent(&own, m->temper.any_tag);
 	step->peer = step->kind == STEP_RECV
 	                     ? model_source(m->program, step->rank)
 	                     : model_target(m->program, step->rank);
@@ -299,7 +307,7 @@ oppose(struct step *step, const struct step *target)
 	} else if (target->kind <= STEP_RECV) {
 		step->kind = target->kind == STEP_SEND ? STEP_RECV : STEP_SEND;
 		step->tensors = target->tensors;
-		step->any = false;
+		step->any = step->any_tag = false;
 		step->rank = target->peer;
 		step->peer = target->rank;
 		step->tag = target->tag;
@@ -405,7 +413,8 @@ print_step(const struct step *step, int number, FILE *file)
 	if (step->kind == STEP_FAULT)
 		fprintf(file, " at the device's enqueue %d", step->units);
 	if (step->kind <= STEP_PUT)
-		fprintf(file, " %speer %d, %s %d", step->any ? "any, " : "", step->peer,
+		fprintf(file, " %speer %d, %s%s %d", step->any ? "any, " : "",
+		        step->peer, step->any_tag ? "any " : "",
 		        step->kind <= STEP_RECV ? "tag" : "context", step->tag);
 	if (step->kind == STEP_SIGNAL || step->kind == STEP_PUT)
 		fprintf(file, ", signal %d", step->signal);

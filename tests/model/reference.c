@@ -13,7 +13,7 @@
  * detached ones with those of the same peer and direction.
  *
  * A receive from any rank is in the FIFOs of all ranks with its tag.  Here only one of them sends on that tag, so it is in
- * that one's, and gets what the FIFO's order says.
+ * that one's, and gets what the FIFO's order says.  So it is with receives of any tag, where no other tag is used.
  */
 #include "model.h"
 

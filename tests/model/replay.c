@@ -259,6 +259,12 @@ peer_of(const struct step *step)
 	return step->any ? BATON_ANY_SOURCE : step->peer;
 }
 
+static int
+tag_of(const struct step *step)
+{
+	return step->any_tag ? BATON_ANY_TAG : step->tag;
+}
+
 static enum baton_status
 call_list(const struct replay *r, int number, baton_stream stream,
           const struct baton_op_options *op, baton_request *request_p)
@@ -292,7 +298,7 @@ call_list(const struct replay *r, int number, baton_stream stream,
 		                          step->peer, step->tag, comm, stream,
 		                          &options, request_p);
 	return baton_recv_tensors(list, (size_t)step->tensors, peer_of(step),
-	                          step->tag, comm, stream, &options, request_p);
+	                          tag_of(step), comm, stream, &options, request_p);
 }
 
 static enum baton_status
@@ -339,7 +345,7 @@ call_operation(struct replay *r, int number)
 		                  step->tag, comm, stream, &options, request_p);
 	case STEP_RECV:
 		return baton_recv(buffer, step->bytes, BATON_UINT8, peer_of(step),
-		                  step->tag, comm, stream, &options, request_p);
+		                  tag_of(step), comm, stream, &options, request_p);
 	case STEP_SIGNAL:
 		return baton_signal(step->peer, step->signal, step->tag, 0,
 		                    comm, stream, &options, request_p);
@@ -452,7 +458,7 @@ check_completion(struct replay *r, int number,
 	if (step->kind <= STEP_RECV &&
 	    (seen->peer != (step->any && op->partner < 0 ? BATON_ANY_SOURCE
 	                                                 : step->peer) ||
-	     seen->tag != step->tag))
+	     seen->tag != (op->partner < 0 ? tag_of(step) : step->tag)))
 		return differ(r, "step %d: peer %d, tag %d", number, seen->peer,
 		              seen->tag);
 	if (step->kind <= STEP_PUT &&

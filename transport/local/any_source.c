@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Receives from any rank over the local transport (struct batoni_unmatched_ops).
+ * Receives from any rank or of any tag over the local transport (struct batoni_unmatched_ops).
  *
- * The engine matches them (line.c).  `find` looks for a send at the front of a queue, rank by rank, in turn.
- * While a rank expects messages, a send that meets nothing asks that rank's engine for a receive of it
+ * The engine matches them (line.c).  `find` looks for a send at the front of a queue, rank by rank, in turn; of
+ * any tag, for one in the list of the sends to this rank that wait.  While a rank expects messages, a send that meets nothing asks that rank's engine for a receive of it
  * (`claim`), and meets that.
  *
  * Threads: the driver alone.
@@ -53,6 +53,12 @@ batoni_local_unexpect(struct local *local)
 }
 
 static bool
+may_meet(struct local *local, int from, int tag)
+{
+	return local->base.upcalls->may_meet(local->base.upcalls, from, tag);
+}
+
+static bool
 local_has(struct local *local, int from, int tag)
 {
 	const struct batoni_transfer receive = {
@@ -61,15 +67,15 @@ local_has(struct local *local, int from, int tag)
 	                                                    batoni_local_key(local, &receive));
 
 	return front && front->transfer->direction == BATONI_SEND &&
-	       local->base.upcalls->may_meet(local->base.upcalls, from, tag);
+	       may_meet(local, from, tag);
 }
 
-/* The one driver issues the receive next: no send is taken back in between. */
+/* Of a peer, or of any. */
 static int
-local_find(struct batoni_path *path, int tag)
+find_of_tag(struct local *local, int peer, int tag)
 {
-	struct local *local = batoni_local_of(batoni_transport_of(path));
-
+	if (peer >= 0)
+		return local_has(local, peer, tag) ? peer : -1;
 	for (int i = 0, rank = local->turn; i < local->base.size; i++) {
 		int next = rank + 1 < local->base.size ? rank + 1 : 0;
 
@@ -80,6 +86,36 @@ local_find(struct batoni_path *path, int tag)
 		rank = next;
 	}
 	return -1;
+}
+
+/* What has waited for longest is first, so no rank starves. */
+static int
+find_of_any_tag(struct local *local, int peer, int *tag_p)
+{
+	struct batoni_list_node *sends = &local->shared->sends[local->base.rank];
+
+	for (struct batoni_list_node *at = sends->next; at != sends; at = at->next) {
+		const struct local_node *node =
+			batoni_container_of(at, struct local_waiting, link)->node;
+		int from = node->local->base.rank, tag = node->transfer->tag;
+
+		if ((peer >= 0 && from != peer) || tag > local->base.tag_max ||
+		    !may_meet(local, from, tag))
+			continue;
+		*tag_p = tag;
+		return from;
+	}
+	return -1;
+}
+
+/* The one driver issues the receive next: no send is taken back in between. */
+static int
+local_find(struct batoni_path *path, int peer, int *tag_p)
+{
+	struct local *local = batoni_local_of(batoni_transport_of(path));
+
+	return *tag_p >= 0 ? find_of_tag(local, peer, *tag_p)
+	                   : find_of_any_tag(local, peer, tag_p);
 }
 
 const struct batoni_unmatched_ops batoni_local_unmatched = {

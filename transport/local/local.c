@@ -10,7 +10,8 @@
  * Matching (match.h).  Each transfer has a node, found by its slot.  Unmatched nodes wait in
  * queues, one for each (destination, source, tag), in a table that all ranks share.  A queue holds
  * receives or sends, never both, because those would have matched.  The table is made for as many
- * nodes as there can be.  All memory is allocated at open.
+ * nodes as there can be.  The sends to a rank that wait are also in one list, for receives of any tag.  All
+ * memory is allocated at open.
  *
  * Moving.  A match of at most INLINE_MAX bytes is copied where it is found, in
  * issue.  A longer one becomes a copy: both nodes are MOVING, name each other as
@@ -242,6 +243,8 @@ local_issue(struct batoni_path *path,
 	if (front && front->transfer->direction != transfer->direction)
 		return meet(node, front);
 	batoni_local_enter(node, key, front);
+	if (transfer->direction == BATONI_SEND)
+		batoni_local_send_waits(local, transfer);
 	local->base.messages.load.in_flight++;
 	return BATON_PENDING;
 }
@@ -446,6 +449,7 @@ local_close(struct batoni_transport *transport, bool aborted)
 		shared->rounds = local->round + local->brought;
 	shared->stored_to |= transport->patience &&
 	                     transport->patience->copies_left;
+	batoni_free(local->waiting);
 	batoni_free(local->nodes);
 	batoni_free(local);
 	if (--shared->open == 0)

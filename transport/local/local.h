@@ -42,6 +42,12 @@ struct local_node {
 
 static_assert(sizeof(struct local_node) <= 64, "a node is one cache line");
 
+/* A send that waits, by its slot. */
+struct local_waiting {
+	struct batoni_list_node link; /* of shared->sends */
+	struct local_node *node;
+};
+
 /* One round of exchange. */
 struct local_table {
 	char *all; /* by rank; from the first rank that writes to the last that reads */
@@ -63,6 +69,7 @@ struct local_shared {
 	/* An open of our own, whose pinned memory the segments are; NULL: they are not. */
 	struct batoni_device *device;
 	bool stored_to; /* a stream of a rank that has closed may still store into them */
+	struct batoni_list_node *sends; /* by receiving rank: those that wait, in the order of their issue */
 	struct local **ranks; /* those that expect messages, or NULL */
 	uint32_t expecting;   /* so many do */
 	struct local_shared *next_kept;
@@ -72,9 +79,10 @@ struct local {
 	struct batoni_transport base; /* must be first */
 	struct local_shared *shared;
 	struct local_node *nodes; /* by slot */
+	struct local_waiting *waiting; /* by slot */
 	bool brought;   /* to the table of this round */
 	uint64_t round; /* of exchange */
-	uint32_t expects; /* receives from any rank that wait */
+	uint32_t expects; /* receives from any rank or of any tag that wait */
 	int turn; /* the rank whose messages are looked for first */
 	/* Nodes of this rank that are MOVING or OVER; the front is next. */
 	struct batoni_list_node copies;
@@ -120,9 +128,21 @@ batoni_local_enter(struct local_node *node, uint64_t key, struct local_node *fro
 	                   front ? &front->waiting : NULL);
 }
 
+/* The send, whose node has entered its queue, waits. */
+static inline void
+batoni_local_send_waits(struct local *local, const struct batoni_transfer *send)
+{
+	struct local_waiting *waiting = &local->waiting[send->slot];
+
+	waiting->node = &local->nodes[send->slot];
+	batoni_list_append(&local->shared->sends[send->peer], &waiting->link);
+}
+
 static inline void
 batoni_local_leave(struct local_node *node)
 {
+	if (node->transfer->direction == BATONI_SEND)
+		batoni_list_remove(&node->local->waiting[node->transfer->slot].link);
 	batoni_match_leave(&node->local->shared->match, &node->waiting);
 	node->state = FREE;
 }
@@ -131,8 +151,8 @@ batoni_local_leave(struct local_node *node)
 
 extern const struct batoni_unmatched_ops batoni_local_unmatched;
 
-/* A send meets nothing that is posted at its peer, which may expect messages for receives from any rank: has
- * one issued, and posts it.  NULL: there is none. */
+/* A send meets nothing that is posted at its peer, which may expect messages for receives from any rank or of
+ * any tag: has one issued, and posts it.  NULL: there is none. */
 struct local_node *batoni_local_claim(struct local *local, const struct batoni_transfer *send,
                                       uint64_t key);
 /* The rank closes, and expects nothing any more. */

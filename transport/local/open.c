@@ -50,6 +50,7 @@ batoni_local_free(struct local_shared *shared)
 		batoni_free(shared->tables[i].all);
 	batoni_free(shared->peers);
 	batoni_free(shared->ranks);
+	batoni_free(shared->sends);
 	batoni_match_fini(&shared->match);
 	if (segments_free(shared))
 		batoni_free(shared);
@@ -129,12 +130,16 @@ shared_create(int size, const struct batoni_transport_config *config)
 	shared->size = size;
 	shared->rounds = UINT64_MAX;
 	shared->ranks = batoni_alloc((size_t)size, sizeof(struct local *));
+	shared->sends = batoni_alloc((size_t)size, sizeof(*shared->sends));
 	if (!batoni_match_init(&shared->match, nodes) || !shared->ranks ||
+	    !shared->sends ||
 	    (config->segment_bytes > 0 &&
 	     make_peers(shared, config) != BATON_OK)) {
 		batoni_local_free(shared);
 		return NULL;
 	}
+	for (int rank = 0; rank < size; rank++)
+		batoni_list_init(&shared->sends[rank]);
 	return shared;
 }
 
@@ -173,7 +178,10 @@ rank_create(struct local_shared *shared, int rank,
 	if (!local)
 		return NULL;
 	local->nodes = batoni_alloc(config->slots, sizeof(*local->nodes));
-	if (!local->nodes) {
+	local->waiting = batoni_alloc(config->slots, sizeof(*local->waiting));
+	if (!local->nodes || !local->waiting) {
+		batoni_free(local->waiting);
+		batoni_free(local->nodes);
 		batoni_free(local);
 		return NULL;
 	}

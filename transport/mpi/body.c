@@ -72,6 +72,35 @@ batoni_mpi_drain(void)
 
 /* ---- control messages ---- */
 
+/* False: what this rank has sent is none, and the transport is broken. */
+static bool
+is_control(struct batoni_mpi *mpi, int source, int length, int bytes,
+           const char *what)
+{
+	char text[80];
+
+	if (length == bytes)
+		return true;
+	snprintf(text, sizeof(text), "what rank %d sent is no %s", source, what);
+	batoni_mpi_break_saying(mpi, "MPI_Iprobe", text);
+	return false;
+}
+
+static bool
+recv_kept(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept, void *buffer,
+          int bytes)
+{
+	MPI_Request request = MPI_REQUEST_NULL;
+	int code = batoni_mpi_kept_take(mpi, kept, buffer, bytes, MPI_BYTE,
+	                                &request);
+
+	if (code == MPI_SUCCESS)
+		code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+	if (code != MPI_SUCCESS)
+		batoni_mpi_break(mpi, "MPI_Imrecv", code);
+	return code == MPI_SUCCESS;
+}
+
 /* Receive a control message of `bytes` bytes, which is eager: once it has come, MPI_Recv does
  * not wait.  Its length is checked before, since some MPIs write past the end of a receive
  * that is too short.  False: none is here, or the transport is broken, by MPI or by a
@@ -80,11 +109,18 @@ static bool
 recv_control(struct batoni_mpi *mpi, int peer, int tag, void *buffer, int bytes,
              const char *what, int *source_p)
 {
-	char text[80];
+	struct batoni_mpi_kept *kept =
+		mpi->kept_n ? batoni_mpi_kept_find(mpi, peer, tag) : NULL;
 	MPI_Status status;
 	int here = 0, length = 0;
-	int code = MPI_Iprobe(peer, tag, mpi->comm, &here, &status);
+	int code;
 
+	if (__builtin_expect(kept != NULL, 0)) {
+		*source_p = kept->peer;
+		return is_control(mpi, kept->peer, kept->bytes, bytes, what) &&
+		       recv_kept(mpi, kept, buffer, bytes);
+	}
+	code = MPI_Iprobe(peer, tag, mpi->comm, &here, &status);
 	if (code != MPI_SUCCESS) {
 		batoni_mpi_break(mpi, "MPI_Iprobe", code);
 		return false;
@@ -93,12 +129,8 @@ recv_control(struct batoni_mpi *mpi, int peer, int tag, void *buffer, int bytes,
 		return false;
 	*source_p = status.MPI_SOURCE;
 	MPI_Get_count(&status, MPI_BYTE, &length);
-	if (length != bytes) {
-		snprintf(text, sizeof(text), "what rank %d sent is no %s",
-		         status.MPI_SOURCE, what);
-		batoni_mpi_break_saying(mpi, "MPI_Iprobe", text);
+	if (!is_control(mpi, status.MPI_SOURCE, length, bytes, what))
 		return false;
-	}
 	code = MPI_Recv(buffer, bytes, MPI_BYTE, status.MPI_SOURCE, tag,
 	                mpi->comm, MPI_STATUS_IGNORE);
 	if (code != MPI_SUCCESS)
@@ -213,11 +245,12 @@ post_pieces(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 			code = batoni_mpi_isend(mpi, piece, (int)bytes,
 			                        body->peer, body->tag);
 		else
-			code = MPI_Irecv(body->verdict == BATON_OK ? piece
-			                                           : drain_buffer,
-			                 (int)bytes, MPI_BYTE, body->peer,
-			                 body->tag, mpi->comm,
-			                 &mpi->requests[mpi->count]);
+			code = batoni_mpi_irecv(mpi,
+			                        body->verdict == BATON_OK
+			                                ? piece
+			                                : drain_buffer,
+			                        (int)bytes, MPI_BYTE,
+			                        body->peer, body->tag);
 		if (code != MPI_SUCCESS)
 			return batoni_mpi_fail(mpi, transfer,
 			                       send ? "MPI_Isend" : "MPI_Irecv",

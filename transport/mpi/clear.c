@@ -43,12 +43,28 @@ refuse_length(struct batoni_mpi *mpi, int peer, int bytes)
 	return batoni_mpi_break_saying(mpi, "MPI_Iprobe", text);
 }
 
+/* The first of those that were taken out of MPI's queue (kept.c). */
+static enum baton_status
+discard_kept(struct batoni_mpi *mpi)
+{
+	struct batoni_mpi_kept *kept = batoni_mpi_kept_of(mpi->kept.next);
+	int bytes = kept->bytes, code;
+
+	if (bytes < 0 || (size_t)bytes > BATONI_MPI_PIECE_BYTES)
+		return refuse_length(mpi, kept->peer, bytes);
+	code = batoni_mpi_kept_take(mpi, kept, batoni_mpi_drain(), bytes, MPI_BYTE,
+	                            &mpi->discarded);
+	return code == MPI_SUCCESS ? BATON_OK
+	                           : batoni_mpi_break(mpi, "MPI_Imrecv", code);
+}
+
 /* Discard some of what has come.  OK: no more was there. */
 static enum baton_status
 discard(struct batoni_mpi *mpi)
 {
+	enum baton_status status;
 	int bytes, code, done;
-	MPI_Status status;
+	MPI_Status left;
 
 	for (unsigned n = 0; n < DISCARDS_MAX; n++) {
 		/* Done also where it is the null request. */
@@ -57,18 +73,24 @@ discard(struct batoni_mpi *mpi)
 			return batoni_mpi_break(mpi, "MPI_Test", code);
 		if (!done)
 			return BATON_PENDING;
+		if (mpi->kept_n > 0) {
+			status = discard_kept(mpi);
+			if (status != BATON_OK)
+				return status;
+			continue;
+		}
 		code = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->comm, &done,
-		                  &status);
+		                  &left);
 		if (code != MPI_SUCCESS)
 			return batoni_mpi_break(mpi, "MPI_Iprobe", code);
 		if (!done)
 			return BATON_OK;
 		/* A count that is no int is MPI_UNDEFINED. */
-		MPI_Get_count(&status, MPI_BYTE, &bytes);
+		MPI_Get_count(&left, MPI_BYTE, &bytes);
 		if (bytes < 0 || (size_t)bytes > BATONI_MPI_PIECE_BYTES)
-			return refuse_length(mpi, status.MPI_SOURCE, bytes);
+			return refuse_length(mpi, left.MPI_SOURCE, bytes);
 		code = MPI_Irecv(batoni_mpi_drain(), bytes, MPI_BYTE,
-		                 status.MPI_SOURCE, status.MPI_TAG, mpi->comm,
+		                 left.MPI_SOURCE, left.MPI_TAG, mpi->comm,
 		                 &mpi->discarded);
 		if (code != MPI_SUCCESS)
 			return batoni_mpi_break(mpi, "MPI_Irecv", code);

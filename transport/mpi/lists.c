@@ -321,9 +321,8 @@ post_plain(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 		code = batoni_mpi_isend(mpi, data, (int)bytes, body->peer,
 		                        body->tag);
 	else
-		code = MPI_Irecv(data, (int)bytes, MPI_BYTE, body->peer,
-		                 body->tag, mpi->comm,
-		                 &mpi->requests[mpi->count]);
+		code = batoni_mpi_irecv(mpi, data, (int)bytes, MPI_BYTE,
+		                        body->peer, body->tag);
 	return started(mpi, transfer, body, code);
 }
 
@@ -358,8 +357,8 @@ post_parts(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 		                 mpi->comm, request);
 		mpi->sent_to[body->peer] = true;
 	} else {
-		code = MPI_Irecv(MPI_BOTTOM, 1, type, body->peer, body->tag,
-		                 mpi->comm, request);
+		code = batoni_mpi_irecv(mpi, MPI_BOTTOM, 1, type, body->peer,
+		                        body->tag);
 	}
 	/* MPI keeps it for as long as it needs it. */
 	MPI_Type_free(&type);

@@ -222,9 +222,9 @@ recv_first(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	uint32_t bounce = batoni_mpi_bounce_take(mpi);
 	int code;
 
-	code = MPI_Irecv(batoni_mpi_bounce(mpi, bounce), BATONI_MPI_RAW_MAX,
-	                 MPI_BYTE, transfer->peer, transfer->tag, mpi->comm,
-	                 &mpi->requests[mpi->count]);
+	code = batoni_mpi_irecv(mpi, batoni_mpi_bounce(mpi, bounce),
+	                        BATONI_MPI_RAW_MAX, MPI_BYTE, transfer->peer,
+	                        transfer->tag);
 	if (__builtin_expect(code != MPI_SUCCESS, 0)) {
 		batoni_mpi_bounce_return(mpi, bounce);
 		return batoni_mpi_fail(mpi, transfer, "MPI_Irecv", code, NULL);

@@ -5,6 +5,7 @@
  * mpi.c       issue, test, take_back: the path of short messages
  * follow.c    receives that need no test before others of their tag have ended
  * unmatched.c   what has come and has met no receive
+ * kept.c      of that, what was taken out of MPI's queue
  * body.c      messages in two parts: a header that announces a body
  * lists.c     messages that are lists of tensors
  * open.c      memory, opening, exchanging, leaving, closing, texts
@@ -150,6 +151,13 @@ struct batoni_mpi_copy {
 	bool started;
 };
 
+/* A message that was taken out of MPI's queue; kept.c. */
+struct batoni_mpi_kept {
+	struct batoni_list_node link; /* of mpi->kept */
+	MPI_Message message;
+	int peer, tag, bytes;
+};
+
 /* What an error code means. */
 struct batoni_mpi_text {
 	int code;
@@ -206,6 +214,9 @@ struct batoni_mpi {
 	int named_last;
 	uint32_t named_run;
 	bool found;
+	/* kept.c's: in the order in which they were at MPI; so many. */
+	struct batoni_list_node kept;
+	uint32_t kept_n;
 	/* clear.c's: by rank, whether a message was sent to it; the next rank that may get
 	 * a leave message; leave messages at MPI, which are requests[0] and on then; a message that
 	 * is being received to be discarded. */
@@ -281,6 +292,28 @@ batoni_mpi_isend(struct batoni_mpi *mpi, const void *content, int bytes, int pee
 	if (__builtin_expect(code == MPI_SUCCESS, 1))
 		mpi->sent_to[peer] = true;
 	return code;
+}
+
+static inline struct batoni_mpi_kept *
+batoni_mpi_kept_of(struct batoni_list_node *link)
+{
+	return batoni_container_of(link, struct batoni_mpi_kept, link);
+}
+
+/* kept.c; the slow part of batoni_mpi_irecv. */
+int batoni_mpi_irecv_kept(struct batoni_mpi *mpi, void *buffer, int count,
+                          MPI_Datatype type, int peer, int tag);
+
+/* Start a receive as requests[count]: of a message that is kept, or at MPI.  Every message of the communicator is
+ * received by this function, is a control message, or is discarded. */
+static inline int
+batoni_mpi_irecv(struct batoni_mpi *mpi, void *buffer, int count,
+                 MPI_Datatype type, int peer, int tag)
+{
+	if (__builtin_expect(mpi->kept_n > 0, 0))
+		return batoni_mpi_irecv_kept(mpi, buffer, count, type, peer, tag);
+	return MPI_Irecv(buffer, count, type, peer, tag, mpi->comm,
+	                 &mpi->requests[mpi->count]);
 }
 
 /* There is always one: a transfer has one at most, and for a moment two. */
@@ -438,6 +471,20 @@ void batoni_mpi_unfollow_all(struct batoni_mpi *mpi);
 
 /* unmatched.c */
 extern const struct batoni_unmatched_ops batoni_mpi_unmatched;
+
+/* kept.c */
+/* Take the next message of this rank (MPI_ANY_SOURCE: of any) out of MPI's queue.  NULL: there is none, or no
+ * memory for it. */
+struct batoni_mpi_kept *batoni_mpi_keep(struct batoni_mpi *mpi, int peer);
+/* The first one that is kept of this rank (MPI_ANY_SOURCE: of any) and tag, or NULL. */
+struct batoni_mpi_kept *batoni_mpi_kept_find(const struct batoni_mpi *mpi, int peer,
+                                             int tag);
+/* Start to receive it; it is kept no longer.  MPI's code. */
+int batoni_mpi_kept_take(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept,
+                         void *buffer, int count, MPI_Datatype type,
+                         MPI_Request *request_p);
+/* The communicator closes after an abort.  callable: MPI may be called. */
+void batoni_mpi_kept_drop(struct batoni_mpi *mpi, bool callable);
 
 /* body.c.  Each returns PENDING while the body is under way, else how the
  * transfer ended. */

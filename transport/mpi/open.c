@@ -77,6 +77,7 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	mpi->check = config->check;
 	mpi->examines = config->check || config->device;
 	batoni_list_init(&mpi->copying);
+	batoni_list_init(&mpi->kept);
 	while (slots >> bits)
 		bits++;
 	batoni_list_init(&mpi->live);
@@ -500,6 +501,7 @@ batoni_mpi_close(struct batoni_transport *transport, bool aborted)
 	}
 	if (callable(mpi))
 		batoni_mpi_abandon(mpi);
+	batoni_mpi_kept_drop(mpi, callable(mpi));
 	drop_exchange(mpi);
 	if (!batoni_mpi_end_copies(mpi)) {
 		transport->patience->copies_left = true;

@@ -360,10 +360,10 @@ reach_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 }
 
 static int
-reach_find(struct batoni_path *path, int tag)
+reach_find(struct batoni_path *path, int peer, int *tag_p)
 {
 	const struct entered entered = enter(batoni_mpi_of(batoni_transport_of(path)));
-	int rank = batoni_mpi_unmatched.find(path, tag);
+	int rank = batoni_mpi_unmatched.find(path, peer, tag_p);
 
 	leave(&entered);
 	return rank;

@@ -2,9 +2,10 @@
 /*
  * What has come and has met no receive (struct batoni_unmatched_ops).
  *
- * A probe names the tag, never MPI_ANY_TAG: bodies, grants and hellos are on tags of the same communicator,
- * and are nobody's but body.c's and the one-sided layer's.  What a receive at MPI has matched no probe sees.
- * Nothing else receives on the tag between a probe and the receive that follows it, since the driver alone calls
+ * A probe names the tag: bodies, grants and hellos are on tags of the same communicator, and are nobody's but
+ * body.c's and the one-sided layer's.  For a receive of any tag messages are taken out of MPI's queue, until one is
+ * there that it may take; what comes out with it is kept (kept.c).  What a receive at MPI has matched no probe
+ * sees.  Nothing else receives on the tag between a probe and the receive that follows it, since the driver alone calls
  * MPI with this communicator; so a message that was seen is the receive's.  First parts are never
  * cancelled at the sender.
  *
@@ -14,6 +15,8 @@
 #include "mpi_transport.h"
 
 #define RUN_MAX 8u
+/* Messages that one `find` takes out of MPI's queue. */
+#define DRAWN_MAX 64u
 
 static void
 expect(struct batoni_path *path, int change)
@@ -54,30 +57,124 @@ find_behind(struct batoni_mpi *mpi, int last, int tag, int most)
 	return -1;
 }
 
+/* The next receive has its message at MPI, or it is kept. */
 static int
-find(struct batoni_path *path, int tag)
+found(struct batoni_mpi *mpi, int rank)
 {
-	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
-	int rank = probe(mpi, MPI_ANY_SOURCE, tag);
-	int last = mpi->named_last;
+	mpi->named_last = rank;
+	mpi->found = true;
+	return rank;
+}
+
+/* Of a message of this rank: how often it was named in a row. */
+static uint32_t
+count_run(struct batoni_mpi *mpi, int rank)
+{
+	mpi->named_run = rank == mpi->named_last ? mpi->named_run + 1 : 0;
+	return mpi->named_run;
+}
+
+/* What is kept of this peer (-1: of any) and tag (-1: any), and may be met; or NULL. */
+static struct batoni_mpi_kept *
+find_kept(struct batoni_mpi *mpi, int peer, int tag)
+{
+	for (struct batoni_list_node *at = mpi->kept.next; at != &mpi->kept;
+	     at = at->next) {
+		struct batoni_mpi_kept *kept = batoni_mpi_kept_of(at);
+
+		if (kept->tag <= mpi->base.tag_max &&
+		    (tag < 0 || kept->tag == tag) &&
+		    (peer < 0 || kept->peer == peer) &&
+		    may_meet(mpi, kept->peer, kept->tag))
+			return kept;
+	}
+	return NULL;
+}
+
+static int
+find_of_tag(struct batoni_mpi *mpi, int peer, int tag)
+{
+	int last = mpi->named_last, rank;
 	bool may;
 
+	if (peer >= 0)
+		return may_meet(mpi, peer, tag) && probe(mpi, peer, tag) >= 0
+		               ? found(mpi, peer)
+		               : -1;
+	rank = probe(mpi, MPI_ANY_SOURCE, tag);
 	if (rank < 0)
 		return -1;
 	may = may_meet(mpi, rank, tag);
-	mpi->named_run = rank == last ? mpi->named_run + 1 : 0;
-	if (__builtin_expect(!may || mpi->named_run >= RUN_MAX, 0)) {
+	if (__builtin_expect(count_run(mpi, rank) >= RUN_MAX || !may, 0)) {
 		int other = find_behind(mpi, last, tag, mpi->base.size - may);
 
 		mpi->named_run = 0;
 		if (other >= 0 || !may)
 			rank = other;
 	}
-	if (rank < 0)
+	return rank < 0 ? -1 : found(mpi, rank);
+}
+
+/* One that is kept, or is now, of this peer (-1: of any). */
+static struct batoni_mpi_kept *
+draw(struct batoni_mpi *mpi, int peer)
+{
+	struct batoni_mpi_kept *kept = find_kept(mpi, peer, -1);
+
+	for (unsigned n = 0; !kept && n < DRAWN_MAX; n++) {
+		kept = batoni_mpi_keep(mpi, peer < 0 ? MPI_ANY_SOURCE : peer);
+		if (!kept)
+			return NULL;
+		if (kept->tag > mpi->base.tag_max ||
+		    !may_meet(mpi, kept->peer, kept->tag))
+			kept = NULL;
+	}
+	return kept;
+}
+
+static struct batoni_mpi_kept *
+draw_behind(struct batoni_mpi *mpi, int last)
+{
+	struct batoni_mpi_kept *kept = NULL;
+
+	for (int i = 1, rank = last; i < mpi->base.size && !kept; i++) {
+		rank = rank + 1 < mpi->base.size ? rank + 1 : 0;
+		kept = draw(mpi, rank);
+	}
+	return kept;
+}
+
+static int
+find_of_any_tag(struct batoni_mpi *mpi, int peer, int *tag_p)
+{
+	struct batoni_mpi_kept *kept = draw(mpi, peer), *other;
+
+	if (!kept)
 		return -1;
-	mpi->named_last = rank;
-	mpi->found = true;
-	return rank;
+	if (peer < 0 && count_run(mpi, kept->peer) >= RUN_MAX) {
+		mpi->named_run = 0;
+		other = draw_behind(mpi, kept->peer);
+		if (other)
+			kept = other;
+	}
+	*tag_p = kept->tag;
+	return found(mpi, kept->peer);
+}
+
+static int
+find(struct batoni_path *path, int peer, int *tag_p)
+{
+	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
+	const struct batoni_mpi_kept *kept;
+
+	if (*tag_p < 0)
+		return find_of_any_tag(mpi, peer, tag_p);
+	if (__builtin_expect(mpi->kept_n > 0, 0)) {
+		kept = find_kept(mpi, peer, *tag_p);
+		if (kept)
+			return found(mpi, kept->peer);
+	}
+	return find_of_tag(mpi, peer, *tag_p);
 }
 
 const struct batoni_unmatched_ops batoni_mpi_unmatched = {

@@ -59,11 +59,22 @@ slot_key(int from, uint32_t slot)
 	return (uint64_t)(uint32_t)from << 32 | slot;
 }
 
+/* Put it into the queue of such messages, whose front was found. */
+static void
+enter(struct batoni_pairs *near, struct near_arrival *arrival, uint64_t key,
+      struct near_end *front)
+{
+	batoni_match_enter(&near->match, &arrival->end.match, key,
+	                   front ? &front->match : NULL);
+	batoni_list_append(&near->peers[arrival->from].arrived, &arrival->link);
+}
+
 /* Take it out of its queue. */
 static void
 leave(struct batoni_pairs *near, struct near_arrival *arrival)
 {
 	batoni_match_leave(&near->match, &arrival->end.match);
+	batoni_list_remove(&arrival->link);
 	if (!is_whole(&arrival->head))
 		batoni_hash_remove(&arrival->by_slot);
 }
@@ -155,12 +166,11 @@ keep_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head *h
 	arrival->head = *head;
 	batoni_ring_copy_out(&near->peers[from].in, 0, arrival->bytes,
 	                     (size_t)head->length);
-	batoni_match_enter(&near->match, &arrival->end.match, key,
-	                   front ? &front->match : NULL);
+	enter(near, arrival, key, front);
 	return true;
 }
 
-/* The receive from any rank that meets it, begun; or NULL. */
+/* The receive from any rank or of any tag that meets it, begun; or NULL. */
 static struct near_node *
 claimed(struct batoni_pairs *near, int from, const struct batoni_ring_head *head)
 {
@@ -185,7 +195,9 @@ arrive_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head 
 	struct near_end *front = find_front(near, key);
 	struct near_node *node;
 
+	/* Behind what has come before of its rank, a receive of any tag may be for that. */
 	if (!front && __builtin_expect(near->expects > 0, 0) &&
+	    batoni_list_empty(&near->peers[from].arrived) &&
 	    (node = claimed(near, from, head))) {
 		batoni_near_end(near, node,
 		                meet_whole(near, node->transfer, from, head,
@@ -225,8 +237,7 @@ keep_announced(struct batoni_pairs *near, int from,
 	arrival->claimed = false;
 	batoni_hash_add(&near->announced, &arrival->by_slot, by_slot);
 	front = find_front(near, key);
-	batoni_match_enter(&near->match, &arrival->end.match, key,
-	                   front ? &front->match : NULL);
+	enter(near, arrival, key, front);
 	return true;
 }
 
@@ -489,30 +500,67 @@ batoni_near_receive(struct batoni_pairs *near, struct batoni_transfer *transfer)
 	return post(near, node, transfer, key, front);
 }
 
-/* ---- receives from any rank ---- */
+/* ---- receives from any rank, or of any tag ---- */
 
-bool
-batoni_near_fix_arrival(struct batoni_pairs *near, int from, int tag)
+/* The arrival is the first of its rank and tag.  OK: it is to be met.  ABORTED: it is not to be met, and nor is
+ * what is behind it.  AGAIN: its sender has taken it back, and it is no more. */
+static enum baton_status
+fix(struct batoni_pairs *near, struct near_arrival *arrival)
+{
+	struct batoni_upcalls *upcalls = near->base.messages.upcalls;
+	enum baton_status status = BATON_OK;
+
+	if (!upcalls->may_meet(upcalls, arrival->from, (int)arrival->head.tag))
+		return BATON_ERR_ABORTED;
+	if (!is_whole(&arrival->head) && !arrival->claimed)
+		status = batoni_near_claim(near, arrival->from, &arrival->what);
+	arrival->claimed |= status == BATON_OK;
+	/* ABORTED: it bars its tag. */
+	if (status == BATON_OK || status == BATON_ERR_ABORTED)
+		return status;
+	leave(near, arrival);
+	free_arrival(near, arrival);
+	return BATON_ERR_AGAIN;
+}
+
+static bool
+fix_of_tag(struct batoni_pairs *near, int from, int tag)
 {
 	uint64_t key = batoni_near_key(near, from, (uint32_t)tag);
-	struct batoni_upcalls *upcalls = near->base.messages.upcalls;
+	enum baton_status status = BATON_ERR_AGAIN;
 	struct near_end *front;
 
-	while ((front = find_front(near, key)) && front->is_arrival) {
-		struct near_arrival *arrival = (struct near_arrival *)front;
-		enum baton_status status = BATON_OK;
+	while (status == BATON_ERR_AGAIN && (front = find_front(near, key)) &&
+	       front->is_arrival)
+		status = fix(near, (struct near_arrival *)front);
+	return status == BATON_OK;
+}
 
-		if (!upcalls->may_meet(upcalls, from, tag))
-			return false;
-		if (!is_whole(&arrival->head) && !arrival->claimed)
-			status = batoni_near_claim(near, from, &arrival->what);
-		if (status == BATON_OK)
-			return arrival->claimed = true;
-		/* It bars its tag; or its sender has taken it back. */
-		if (status == BATON_ERR_ABORTED)
-			return false;
-		leave(near, arrival);
-		free_arrival(near, arrival);
+static bool
+fix_of_any_tag(struct batoni_pairs *near, int from, int *tag_p)
+{
+	struct batoni_list_node *arrived = &near->peers[from].arrived, *next;
+
+	for (struct batoni_list_node *at = arrived->next; at != arrived; at = next) {
+		struct near_arrival *arrival =
+			batoni_container_of(at, struct near_arrival, link);
+		uint32_t tag = arrival->head.tag;
+		uint64_t key = batoni_near_key(near, from, tag);
+
+		next = at->next;
+		if (tag > (uint32_t)near->base.tag_max ||
+		    find_front(near, key) != &arrival->end ||
+		    fix(near, arrival) != BATON_OK)
+			continue;
+		*tag_p = (int)tag;
+		return true;
 	}
 	return false;
+}
+
+bool
+batoni_near_fix_arrival(struct batoni_pairs *near, int from, int *tag_p)
+{
+	return *tag_p >= 0 ? fix_of_tag(near, from, *tag_p)
+	                   : fix_of_any_tag(near, from, tag_p);
 }

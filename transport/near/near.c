@@ -389,7 +389,7 @@ near_test(struct batoni_path *path)
 	return events;
 }
 
-/* For a receive from any rank: the rings that are warm. */
+/* For a receive from any rank, or of any tag: the rings that are warm. */
 static size_t
 await_any(struct batoni_pairs *near, unsigned looks)
 {
@@ -422,7 +422,7 @@ near_await(struct batoni_path *path, struct batoni_transfer *transfer,
 	const struct near_node *node = &near->nodes[transfer->slot];
 	int peer = transfer->peer;
 
-	if (__builtin_expect(peer < 0, 0))
+	if (__builtin_expect((peer | transfer->tag) < 0, 0))
 		return await_any(near, looks);
 	if (__builtin_expect((node->state != NEAR_POSTED &&
 	                      node->state != NEAR_ANNOUNCED) ||
@@ -439,7 +439,7 @@ near_await(struct batoni_path *path, struct batoni_transfer *transfer,
 	return batoni_near_drain(near, peer, NEAR_TAKE_MAX);
 }
 
-/* ---- receives from any rank ---- */
+/* ---- receives from any rank, or of any tag ---- */
 
 static void
 near_expect(struct batoni_path *path, int change)
@@ -449,16 +449,23 @@ near_expect(struct batoni_path *path, int change)
 	path->load.parked += (uint32_t)change;
 }
 
+static bool
+has(struct batoni_pairs *near, int rank, int *tag_p)
+{
+	return near->peers[rank].area && batoni_near_fix_arrival(near, rank, tag_p);
+}
+
 static int
-near_find(struct batoni_path *path, int tag)
+near_find(struct batoni_path *path, int peer, int *tag_p)
 {
 	struct batoni_pairs *near = batoni_near_of(path);
 
+	if (peer >= 0)
+		return has(near, peer, tag_p) ? peer : -1;
 	for (int i = 0, rank = near->any_turn; i < near->base.size; i++) {
 		int next = rank + 1 < near->base.size ? rank + 1 : 0;
 
-		if (near->peers[rank].area &&
-		    batoni_near_fix_arrival(near, rank, tag)) {
+		if (has(near, rank, tag_p)) {
 			near->any_turn = next;
 			return rank;
 		}

@@ -172,6 +172,7 @@ struct near_arrival {
 	unsigned room; /* the class of its memory */
 	struct near_arrival *next_free;
 	struct batoni_list_node all; /* near->arrivals */
+	struct batoni_list_node link; /* its peer's `arrived` */
 	unsigned char bytes[];
 };
 
@@ -188,6 +189,7 @@ struct near_peer {
 	bool named_blocks; /* it was told of blocks, */
 	bool gone_due;     /* and is to be told that they are gone */
 	struct batoni_list_node starved; /* nodes that wait for room in `out`, in order */
+	struct batoni_list_node arrived; /* its arrivals, in order */
 };
 
 struct batoni_pairs {
@@ -217,7 +219,7 @@ struct batoni_pairs {
 	/* The receive that is being issued, and how it has ended: its issue returns that. */
 	struct near_node *issuing;
 	enum baton_status issued;
-	uint32_t expects; /* receives from any rank that wait */
+	uint32_t expects; /* receives from any rank or of any tag that wait */
 	int any_turn; /* the rank whose arrivals are looked for first, for receives from any */
 	int warm[NEAR_WARM_MAX]; /* ranks, the one that was warmed first at turn */
 	unsigned warm_n, turn;
@@ -368,9 +370,9 @@ void batoni_near_call_later(struct batoni_pairs *near, int peer);
 enum baton_status batoni_near_receive(struct batoni_pairs *near,
                                       struct batoni_transfer *transfer);
 void batoni_near_free_arrivals(struct batoni_pairs *near);
-/* Has a message of this rank and tag come that meets no receive, and may a receive from any rank meet it?
- * Then its sender does not take it back from now on. */
-bool batoni_near_fix_arrival(struct batoni_pairs *near, int from, int tag);
+/* Has a message of this rank and tag (-1: any; then *tag_p becomes its tag) come that meets no receive, and may
+ * the receive that looks meet it?  Then its sender does not take it back from now on. */
+bool batoni_near_fix_arrival(struct batoni_pairs *near, int from, int *tag_p);
 
 /* ---- fetch.c ---- */
 

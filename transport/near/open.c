@@ -231,6 +231,7 @@ meet(struct batoni_pairs *near, int rank)
 	int me = near->base.rank;
 
 	batoni_list_init(&peer->starved);
+	batoni_list_init(&peer->arrived);
 	if (!there->near)
 		return;
 	peer->area = there->pairs;

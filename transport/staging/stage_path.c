@@ -266,7 +266,7 @@ static const struct batoni_serving_ops serving = {
 	.connect = connect_peer,
 };
 
-/* ---- receives from any rank ---- */
+/* ---- receives from any rank, or of any tag ---- */
 
 /* A message's first part is one of a path below, on its own tag, and a receive is posted there when it is
  * issued: what has met no receive there has met none here. */
@@ -284,19 +284,24 @@ expect(struct batoni_path *path, int change)
 }
 
 static int
-find(struct batoni_path *path, int tag)
+find(struct batoni_path *path, int peer, int *tag_p)
 {
 	struct batoni_staging *stage = to_stage(path);
 	struct batoni_path *paths[2] = {stage->beside, &stage->lower->messages};
 	int rank = -1;
 
+	if (peer >= 0) {
+		struct batoni_path *lower = path_to(stage, peer, 0);
+
+		return lower->ops->unmatched->find(lower, peer, tag_p);
+	}
 	/* In turn. */
 	stage->asked_second = !stage->asked_second;
 	for (unsigned i = 0; i < 2 && rank < 0; i++) {
 		struct batoni_path *lower = paths[stage->asked_second ^ (i > 0)];
 
 		if (lower)
-			rank = lower->ops->unmatched->find(lower, tag);
+			rank = lower->ops->unmatched->find(lower, peer, tag_p);
 	}
 	return rank;
 }

@@ -1,0 +1,756 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Receives of any tag (BATON_ANY_TAG), of one rank and of any: which message each gets, and what waits for it
+ * (guarantee 3). */
+#include "harness.h"
+
+#define ANY BATON_ANY_SOURCE
+#define TAG BATON_ANY_TAG
+#define MANY_TAGS 5
+
+static baton_request
+recv_int(struct conform *c, int *value, int peer, int tag, baton_stream stream)
+{
+	return RECV(c, value, sizeof(*value), peer, tag, stream,
+	            &conform_detached);
+}
+
+static void
+send_int(struct conform *c, int value, int peer, int tag)
+{
+	baton_request request = SEND(c, &value, sizeof(value), peer, tag,
+	                             c->stream, NULL);
+
+	FINISH(c, BATON_OK, &request);
+}
+
+/* Values from 1 on, each on its tag.  They end when they are received. */
+static void
+send_ints(struct conform *c, int n, const int *tags, int peer)
+{
+	int values[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+	baton_request requests[8];
+
+	for (int k = 0; k < n; k++)
+		requests[k] = SEND(c, &values[k], sizeof(int), peer, tags[k],
+		                   c->stream, &conform_detached);
+	for (int k = 0; k < n; k++)
+		FINISH(c, BATON_OK, &requests[k]);
+}
+
+static void
+finish_as(struct conform *c, baton_request *request_p, int peer, int tag)
+{
+	struct baton_completion done = {.peer = -2};
+
+	if (!FINISH_AS(c, BATON_OK, request_p, &done))
+		return;
+	CHECK_EQ(c, done.peer, peer);
+	CHECK_EQ(c, done.tag, tag);
+	CHECK_EQ(c, done.op, BATON_OPERATION_RECV);
+}
+
+/* A message of rank 1 on this tag, and with it all that it has sent before, has come. */
+static void
+await_marker(struct conform *c, int tag)
+{
+	int marker = 0;
+	baton_request request = recv_int(c, &marker, 1, tag, c->stream);
+
+	FINISH(c, BATON_OK, &request);
+}
+
+/* ---- which message ------------------------------------------------------ */
+
+/* Those of one rank in the order of their issue, whatever their tags; some are there before the receives. */
+static void
+messages_of_one_rank_are_taken_in_their_order(struct conform *c)
+{
+	enum { N = 24 };
+	int values[N];
+	baton_request requests[N];
+
+	if (c->rank == 1) {
+		for (int k = 0; k < N; k++)
+			send_int(c, k, 0, 7 * k % 11);
+	} else if (c->rank == 0) {
+		for (int k = 0; k < N; k++)
+			requests[k] = recv_int(c, &values[k],
+			                       k % 3 ? 1 : ANY, TAG, c->stream);
+		for (int k = 0; k < N; k++) {
+			finish_as(c, &requests[k], 1, 7 * k % 11);
+			CHECK_EQ(c, values[k], k);
+		}
+	}
+}
+
+/* Of several ranks: all that each has sent, in its order. */
+static void
+any_rank_and_any_tag_take_all(struct conform *c)
+{
+	enum { EACH = 8, MOST = 8 * EACH };
+	const int n = EACH * (c->size - 1 < 8 ? c->size - 1 : 8);
+	int values[MOST], counts[MOST / EACH + 1] = {0};
+	baton_request requests[MOST];
+
+	for (int k = 0; k < EACH && c->rank > 0 && c->rank <= 8; k++)
+		send_int(c, 100 * c->rank + k, 0, k % 3);
+	for (int i = 0; i < n && c->rank == 0; i++)
+		requests[i] = recv_int(c, &values[i], ANY, TAG, c->stream);
+	for (int i = 0; i < n && c->rank == 0; i++) {
+		struct baton_completion done = {.peer = 0};
+
+		if (!FINISH_AS(c, BATON_OK, &requests[i], &done))
+			break;
+		CHECK(c, done.peer > 0 && done.peer < c->size);
+		CHECK_EQ(c, done.bytes, sizeof(int));
+		CHECK_EQ(c, done.tag, counts[done.peer] % 3);
+		CHECK_EQ(c, values[i], 100 * done.peer + counts[done.peer]++);
+	}
+}
+
+static const size_t lengths[] = {0, 1, 61, 2048, 2049, 8192, 8193, 65536, MIB, 3 * MIB + 1};
+#define LENGTHS (sizeof(lengths) / sizeof(lengths[0]))
+
+/* first: the receive is posted before its message is sent. */
+static void
+all_lengths(struct conform *c, bool first, int peer)
+{
+	for (size_t i = 0; i < LENGTHS; i++) {
+		struct baton_completion done = {.peer = 0};
+		baton_request request = BATON_REQUEST_NULL;
+		int tag = 3 + (int)i % 2;
+		void *buffer = NULL;
+
+		if (!first)
+			conform_sync(c);
+		if (c->rank == 1) {
+			buffer = conform_message(c, lengths[i] + 1);
+			request = RECV(c, buffer, lengths[i] + 1, peer, TAG,
+			               c->stream, NULL);
+		}
+		if (first)
+			conform_sync(c);
+		if (c->rank == 0) {
+			buffer = conform_filled(c, lengths[i] + 1, (unsigned)i);
+			request = SEND(c, buffer, lengths[i], 1, tag, c->stream,
+			               NULL);
+		}
+		if (c->rank < 2)
+			FINISH_AS(c, BATON_OK, &request, &done);
+		if (c->rank == 1) {
+			CHECK_EQ(c, done.bytes, lengths[i]);
+			CHECK_EQ(c, done.tag, tag);
+			CHECK_FILLED(c, buffer, lengths[i], (unsigned)i);
+		}
+	}
+}
+
+static void
+messages_of_all_lengths_may_have_any_tag(struct conform *c)
+{
+	all_lengths(c, true, 0);
+	conform_sync(c);
+	all_lengths(c, false, 0);
+	conform_sync(c);
+	all_lengths(c, false, ANY);
+}
+
+/* Both come while the receives wait; a short one has its bytes with it, a long one need not. */
+static void
+a_short_message_does_not_overtake_a_long_one(struct conform *c)
+{
+	static const size_t bytes[2] = {MIB, 8};
+	baton_request requests[2] = {0};
+	void *buffers[2];
+
+	for (int k = 0; k < 2 && c->rank == 0; k++) {
+		buffers[k] = conform_message(c, MIB);
+		requests[k] = RECV(c, buffers[k], MIB, k ? ANY : 1, TAG,
+		                   c->stream, &conform_detached);
+	}
+	conform_sync(c);
+	for (int k = 0; k < 2 && c->rank == 1; k++) {
+		buffers[k] = conform_filled(c, bytes[k], (unsigned)k);
+		requests[k] = SEND(c, buffers[k], bytes[k], 0, 5 + k, c->stream,
+		                   &conform_detached);
+	}
+	for (int k = 0; k < 2 && c->rank == 0; k++) {
+		finish_as(c, &requests[k], 1, 5 + k);
+		CHECK_FILLED(c, buffers[k], bytes[k], (unsigned)k);
+	}
+	for (int k = 0; k < 2 && c->rank == 1; k++)
+		FINISH(c, BATON_OK, &requests[k]);
+}
+
+static void
+a_longer_message_of_any_tag_ends_in_truncated(struct conform *c)
+{
+	const size_t long_ones[] = {16, 4096, MIB};
+
+	for (size_t i = 0; i < 3; i++) {
+		size_t bytes = long_ones[i];
+		struct baton_completion done = {.peer = 0};
+		baton_request request = BATON_REQUEST_NULL;
+
+		if (c->rank == 1) {
+			request = RECV(c, conform_message(c, bytes), bytes / 2,
+			               0, TAG, c->stream, NULL);
+			FINISH_AS(c, BATON_ERR_TRUNCATED, &request, &done);
+			CHECK_EQ(c, done.bytes, bytes);
+			CHECK_EQ(c, done.tag, 3);
+		} else if (c->rank == 0) {
+			request = SEND(c, conform_filled(c, bytes, 1), bytes, 1,
+			               3, c->stream, NULL);
+			FINISH(c, BATON_OK, &request);
+		}
+	}
+	conform_sound(c);
+}
+
+static void
+a_message_to_oneself_may_have_any_tag(struct conform *c)
+{
+	int got[2] = {0}, sent[2] = {10 + c->rank, 20 + c->rank};
+	baton_request in[2], out[2];
+
+	in[0] = recv_int(c, &got[0], c->rank, TAG, c->stream);
+	for (int k = 0; k < 2; k++)
+		out[k] = SEND(c, &sent[k], sizeof(int), c->rank, 4 + k,
+		              c->stream, &conform_detached);
+	in[1] = recv_int(c, &got[1], ANY, TAG, c->stream);
+	for (int k = 0; k < 2; k++) {
+		finish_as(c, &in[k], c->rank, 4 + k);
+		FINISH(c, BATON_OK, &out[k]);
+		CHECK_EQ(c, got[k], sent[k]);
+	}
+}
+
+/* ---- places in the order of the calls ----------------------------------- */
+
+static void
+receives_of_all_kinds_match_in_their_order(struct conform *c)
+{
+	static const int named[][2] = {
+		{1, TAG}, {1, 5}, {ANY, 5}, {1, TAG}, {ANY, TAG}, {1, 5}, {ANY, 5}, {1, TAG}};
+	enum { N = sizeof(named) / sizeof(named[0]) };
+	int values[N] = {0};
+	baton_request requests[N];
+
+	for (int k = 0; k < N && c->rank == 0; k++)
+		requests[k] = recv_int(c, &values[k], named[k][0], named[k][1],
+		                       c->stream);
+	conform_sync(c);
+	for (int k = 0; k < N && c->rank == 1; k++)
+		send_int(c, k, 0, 5);
+	for (int k = 0; k < N && c->rank == 0; k++) {
+		finish_as(c, &requests[k], 1, 5);
+		CHECK_EQ(c, values[k], k);
+	}
+}
+
+/* Its message stays, and those of other tags pass it. */
+static void
+an_earlier_recv_that_names_its_tag_keeps_its_message(struct conform *c)
+{
+	int any[2] = {0}, named = 0;
+	baton_request early = 0, late[2] = {0};
+	baton_stream gated = conform_stream(c);
+
+	if (c->rank == 0) {
+		conform_gate_launch(c, 0, gated);
+		early = recv_int(c, &named, 1, 5, gated);
+		await_marker(c, 6);
+		late[0] = recv_int(c, &any[0], 1, TAG, c->stream);
+		late[1] = recv_int(c, &any[1], ANY, TAG, c->stream);
+		finish_as(c, &late[0], 1, 7);
+		finish_as(c, &late[1], 1, 8);
+		CHECK_STATUS(c, BATON_PENDING, baton_test(early, NULL));
+		conform_gate_open(c, 0);
+		finish_as(c, &early, 1, 5);
+		CHECK_EQ(c, named, 1);
+		CHECK_EQ(c, any[0], 3);
+		CHECK_EQ(c, any[1], 4);
+	} else if (c->rank == 1) {
+		send_ints(c, 4, (const int[]){5, 6, 7, 8}, 0);
+	}
+}
+
+/* With its body, and a list with its tensors: the receive of any tag sees what is behind them. */
+static void
+long_messages_of_earlier_recvs_hide_none(struct conform *c)
+{
+	const size_t bytes[2] = {65536, 2 * MIB};
+	baton_stream gated = conform_stream(c);
+	baton_request early[2] = {0}, late = 0;
+	void *buffers[2];
+	int any = 0;
+
+	for (int k = 0; k < 2 && c->rank == 1; k++) {
+		buffers[k] = conform_filled(c, bytes[k], (unsigned)k);
+		early[k] = SEND(c, buffers[k], bytes[k], 0, 5 + k, c->stream,
+		                &conform_detached);
+	}
+	if (c->rank == 1) {
+		send_int(c, 3, 0, 7);
+	} else if (c->rank == 0) {
+		conform_gate_launch(c, 0, gated);
+		for (int k = 0; k < 2; k++) {
+			buffers[k] = conform_message(c, bytes[k]);
+			early[k] = RECV(c, buffers[k], bytes[k], 1, 5 + k, gated,
+			                &conform_detached);
+		}
+		late = recv_int(c, &any, ANY, TAG, c->stream);
+		finish_as(c, &late, 1, 7);
+		CHECK_EQ(c, any, 3);
+		conform_gate_open(c, 0);
+	}
+	for (int k = 0; k < 2 && c->rank < 2; k++) {
+		FINISH(c, BATON_OK, &early[k]);
+		if (c->rank == 0)
+			CHECK_FILLED(c, buffers[k], bytes[k], (unsigned)k);
+	}
+}
+
+/* One that a receive of any tag has passed, and that nobody receives then. */
+static void
+a_message_that_was_passed_may_be_left_over(struct conform *c)
+{
+	struct baton_comm *own = conform_exchange(c, NULL);
+	baton_stream gated = conform_stream(c);
+	baton_request early = 0, late = 0, left = 0;
+	int values[3] = {1, 2, 0};
+	enum baton_status status;
+
+	if (c->rank == 1) {
+		left = SEND(c, &values[0], sizeof(int), 0, 5, c->stream,
+		            &conform_detached);
+		send_int(c, 2, 0, 7);
+	} else if (c->rank == 0) {
+		conform_gate_launch(c, 0, gated);
+		early = recv_int(c, &values[0], 1, 5, gated);
+		late = recv_int(c, &values[2], 1, TAG, c->stream);
+		finish_as(c, &late, 1, 7);
+		CHECK_OK(c, baton_cancel(early));
+		FINISH(c, BATON_ERR_CANCELED, &early);
+		conform_gate_open(c, 0);
+	}
+	conform_sync(c);
+	if (left) {
+		CHECK_OK(c, baton_cancel(left));
+		status = baton_finish(&left, -1, NULL);
+		CHECK(c, status == BATON_OK || status == BATON_ERR_CANCELED);
+	}
+	RESTORE(c, own);
+	conform_sound(c);
+}
+
+/* It is not armed: whatever is behind it of its rank waits, and nothing else does. */
+static void
+an_unarmed_one_holds_up_its_rank_alone(struct conform *c)
+{
+	int any = 0, named = 0, other = 0, own = 9;
+	baton_request first = 0, second = 0, third = 0, out = 0;
+	baton_stream gated = conform_stream(c);
+
+	if (c->rank == 0) {
+		conform_gate_launch(c, 0, gated);
+		first = recv_int(c, &any, 1, TAG, gated);
+		second = recv_int(c, &named, 1, 6, c->stream);
+		third = recv_int(c, &other, ANY, 5, c->stream);
+		out = SEND(c, &own, sizeof(int), 0, 5, c->stream,
+		           &conform_detached);
+		finish_as(c, &third, 0, 5);
+		FINISH(c, BATON_OK, &out);
+		CHECK_EQ(c, other, 9);
+		conform_sync(c);
+		/* What comes of the rank is the first one's. */
+		CHECK_STATUS(c, BATON_PENDING, baton_test(first, NULL));
+		CHECK_STATUS(c, BATON_PENDING, baton_test(second, NULL));
+		conform_gate_open(c, 0);
+		finish_as(c, &first, 1, 5);
+		finish_as(c, &second, 1, 6);
+		CHECK_EQ(c, any, 1);
+		CHECK_EQ(c, named, 2);
+		return;
+	}
+	conform_sync(c);
+	if (c->rank == 1)
+		send_ints(c, 2, (const int[]){5, 6}, 0);
+}
+
+/* Two that could take the same message: the earlier one has it.  What neither could take passes both. */
+static void
+the_earlier_of_any_rank_and_any_tag_has_the_message(struct conform *c)
+{
+	int values[6] = {0}, own[2] = {8, 9};
+	baton_request requests[6] = {0}, out[2];
+	baton_stream gated = conform_stream(c);
+
+	if (c->rank == 0) {
+		conform_gate_launch(c, 0, gated);
+		requests[0] = recv_int(c, &values[0], 1, TAG, gated);
+		requests[1] = recv_int(c, &values[1], ANY, 5, c->stream);
+		requests[2] = recv_int(c, &values[2], 1, 5, c->stream);
+		requests[3] = recv_int(c, &values[3], ANY, 5, c->stream);
+		requests[4] = recv_int(c, &values[4], 0, TAG, c->stream);
+		requests[5] = recv_int(c, &values[5], 1, TAG, c->stream);
+		/* Of this rank, neither the first nor the third one waits for. */
+		out[0] = SEND(c, &own[0], sizeof(int), 0, 5, c->stream,
+		              &conform_detached);
+		finish_as(c, &requests[1], 0, 5);
+		out[1] = SEND(c, &own[1], sizeof(int), 0, 5, c->stream,
+		              &conform_detached);
+		finish_as(c, &requests[3], 0, 5);
+		FINISH(c, BATON_OK, &out[0]);
+		FINISH(c, BATON_OK, &out[1]);
+		out[0] = SEND(c, &own[0], sizeof(int), 0, 6, c->stream,
+		              &conform_detached);
+		finish_as(c, &requests[4], 0, 6);
+		FINISH(c, BATON_OK, &out[0]);
+	}
+	conform_sync(c);
+	if (c->rank == 1) {
+		send_ints(c, 3, (const int[]){7, 5, 8}, 0);
+	} else if (c->rank == 0) {
+		conform_gate_open(c, 0);
+		finish_as(c, &requests[0], 1, 7);
+		finish_as(c, &requests[2], 1, 5);
+		finish_as(c, &requests[5], 1, 8);
+		CHECK_EQ(c, values[0], 1);
+		CHECK_EQ(c, values[2], 2);
+		CHECK_EQ(c, values[5], 3);
+	}
+}
+
+/* It holds up receives, and nothing else. */
+static void
+an_unarmed_one_of_everything_holds_up_all_receives(struct conform *c)
+{
+	int values[4] = {0}, own = 4;
+	baton_request requests[4], out = 0;
+	baton_stream gated = conform_stream(c);
+
+	if (c->rank == 0) {
+		conform_gate_launch(c, 0, gated);
+		requests[0] = recv_int(c, &values[0], ANY, TAG, gated);
+		requests[1] = recv_int(c, &values[1], 1, 5, c->stream);
+		requests[2] = recv_int(c, &values[2], ANY, 6, c->stream);
+		requests[3] = recv_int(c, &values[3], 1, TAG, c->stream);
+		out = SEND(c, &own, sizeof(int), 1, 9, c->stream,
+		           &conform_detached);
+		FINISH(c, BATON_OK, &out);
+	} else if (c->rank == 1) {
+		requests[0] = recv_int(c, &values[0], 0, 9, c->stream);
+		finish_as(c, &requests[0], 0, 9);
+	}
+	conform_sync(c);
+	for (int k = 1; k < 4 && c->rank == 0; k++)
+		CHECK_STATUS(c, BATON_PENDING, baton_test(requests[k], NULL));
+	if (c->rank == 0)
+		conform_gate_open(c, 0);
+	if (c->rank == 1)
+		send_ints(c, 4, (const int[]){5, 5, 6, 7}, 0);
+	for (int k = 0; k < 4 && c->rank == 0; k++) {
+		finish_as(c, &requests[k], 1, (const int[]){5, 5, 6, 7}[k]);
+		CHECK_EQ(c, values[k], k + 1);
+	}
+}
+
+/* Receives of all kinds, in one order: those that name a tag get its messages, the others what is left. */
+static void
+many_of_all_kinds_wait_at_once(struct conform *c)
+{
+	enum { N = 600 };
+	int *values = conform_alloc(c, N * sizeof(*values));
+	baton_request *requests = conform_alloc(c, N * sizeof(*requests));
+
+	for (int k = 0; k < N && c->rank == 0; k++)
+		requests[k] = recv_int(c, &values[k], k % 3 ? 1 : ANY,
+		                       k % 4 ? TAG : k % MANY_TAGS, c->stream);
+	conform_sync(c);
+	/* Each on a tag that its receive may take; so all match in the order of their issue. */
+	for (int k = 0; k < N && c->rank == 1; k++)
+		send_int(c, k, 0, k % MANY_TAGS);
+	for (int k = 0; k < N && c->rank == 0; k++) {
+		FINISH(c, BATON_OK, &requests[k]);
+		CHECK_EQ(c, values[k], k);
+	}
+}
+
+/* All are there before; a receive that names a tag takes one from the middle. */
+static void
+many_messages_of_many_tags_wait(struct conform *c)
+{
+	enum { N = 600 };
+	int *values = conform_alloc(c, N * sizeof(*values));
+	baton_request *requests = conform_alloc(c, N * sizeof(*requests));
+	int last = -1, named = -1;
+
+	for (int k = 0; k < N && c->rank == 1; k++) {
+		values[k] = k;
+		requests[k] = SEND(c, &values[k], sizeof(int), 0, k, c->stream,
+		                   &conform_detached);
+	}
+	if (c->rank == 0) {
+		await_marker(c, N - 1);
+		requests[0] = recv_int(c, &named, 1, N / 2, c->stream);
+		finish_as(c, &requests[0], 1, N / 2);
+	}
+	for (int k = 0; k < N - 2 && c->rank == 0; k++) {
+		struct baton_completion done = {.peer = 0};
+		baton_request request = recv_int(c, &values[k], 1, TAG, c->stream);
+
+		if (!FINISH_AS(c, BATON_OK, &request, &done))
+			break;
+		CHECK(c, done.tag > last && done.tag != N / 2);
+		CHECK_EQ(c, values[k], done.tag);
+		last = done.tag;
+	}
+	for (int k = 0; k < N && c->rank == 1; k++)
+		FINISH(c, BATON_OK, &requests[k]);
+}
+
+/* ---- ends ---------------------------------------------------------------- */
+
+static void
+one_of_any_tag_that_is_canceled_leaves_its_place(struct conform *c)
+{
+	static const int named[][2] = {{1, TAG}, {1, 5}, {ANY, TAG}, {ANY, 5}, {1, TAG}, {1, 5}};
+	struct baton_completion done = {.peer = 0};
+	int values[6] = {0};
+	baton_request requests[6];
+
+	for (int k = 0; k < 6 && c->rank == 0; k++)
+		requests[k] = recv_int(c, &values[k], named[k][0], named[k][1],
+		                       c->stream);
+	for (int k = 0; k < 5 && c->rank == 0; k += 2) {
+		CHECK_OK(c, baton_cancel(requests[k]));
+		FINISH_AS(c, BATON_ERR_CANCELED, &requests[k], &done);
+		CHECK_EQ(c, done.peer, named[k][0]);
+		CHECK_EQ(c, done.tag, TAG);
+		CHECK_EQ(c, done.flags, 0);
+		CHECK_EQ(c, done.bytes, 0);
+	}
+	conform_sync(c);
+	for (int k = 1; k < 6 && c->rank == 1; k += 2)
+		send_int(c, k, 0, 5);
+	for (int k = 1; k < 6 && c->rank == 0; k += 2) {
+		finish_as(c, &requests[k], 1, 5);
+		CHECK_EQ(c, values[k], k);
+	}
+}
+
+static void
+one_of_any_tag_that_times_out_leaves_its_place(struct conform *c)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	int values[2] = {0};
+	baton_request requests[2];
+
+	options.timeout_ns = 5 * MS;
+	options.flags = BATON_OP_DETACHED;
+	if (c->rank == 0) {
+		requests[0] = RECV(c, &values[0], sizeof(int), 1, TAG, c->stream,
+		                   &options);
+		requests[1] = recv_int(c, &values[1], 1, 5, c->stream);
+		FINISH(c, BATON_ERR_TIMEOUT, &requests[0]);
+	}
+	conform_sync(c);
+	if (c->rank == 1)
+		send_int(c, 9, 0, 5);
+	if (c->rank == 0) {
+		finish_as(c, &requests[1], 1, 5);
+		CHECK_EQ(c, values[1], 9);
+	}
+}
+
+static void
+an_abort_ends_those_of_any_tag(struct conform *c)
+{
+	struct baton_comm *own = conform_exchange(c, NULL);
+	static const int tags[] = {TAG, TAG, 5, 5, TAG};
+	int values[5] = {0};
+	baton_request requests[5];
+
+	for (int k = 0; k < 5; k++)
+		requests[k] = recv_int(c, &values[k], k % 2 ? ANY : conform_next(c),
+		                       tags[k], c->stream);
+	CHECK_OK(c, baton_comm_abort(c->comm));
+	for (int k = 0; k < 5; k++)
+		FINISH(c, BATON_ERR_ABORTED, &requests[k]);
+	/* A rank that destroys it would be gone to one that has not aborted yet. */
+	conform_sync(c);
+	RESTORE(c, own);
+	conform_sound(c);
+}
+
+/* ---- with the rest of the interface --------------------------------------- */
+
+static void
+a_group_may_receive_any_tag(struct conform *c)
+{
+	int got[2] = {-1, -1}, sent = c->rank;
+	baton_request in[2] = {0}, out[2] = {0};
+
+	CHECK_OK(c, baton_group_begin(c->comm));
+	CHECK_OK(c, baton_recv(&got[0], sizeof(int), BATON_UINT8,
+	                       conform_previous(c), TAG, c->comm, c->stream, NULL,
+	                       &in[0]));
+	CHECK_OK(c, baton_recv(&got[1], sizeof(int), BATON_UINT8, ANY, TAG,
+	                       c->comm, c->stream, NULL, &in[1]));
+	for (int k = 0; k < 2; k++)
+		CHECK_OK(c, baton_send(&sent, sizeof(int), BATON_UINT8,
+		                       conform_next(c), 8 + k, c->comm, c->stream,
+		                       NULL, &out[k]));
+	CHECK_OK(c, baton_group_end(c->comm));
+	for (int k = 0; k < 2; k++) {
+		finish_as(c, &in[k], conform_previous(c), 8 + k);
+		FINISH(c, BATON_OK, &out[k]);
+		CHECK_EQ(c, got[k], conform_previous(c));
+	}
+}
+
+static void
+a_plan_may_receive_any_tag(struct conform *c)
+{
+	struct baton_plan *plan = NULL;
+	int got = -1, sent = c->rank;
+
+	CHECK_OK(c, baton_plan_begin(c->comm));
+	CHECK_OK(c, baton_send(&sent, sizeof(sent), BATON_UINT8, conform_next(c),
+	                       9, c->comm, c->stream, &conform_detached, NULL));
+	CHECK_OK(c, baton_recv(&got, sizeof(got), BATON_UINT8,
+	                       conform_previous(c), TAG, c->comm, c->stream,
+	                       &conform_detached, NULL));
+	CHECK_OK(c, baton_plan_end(c->comm, &plan));
+	for (int k = 0; k < 3 && plan; k++) {
+		baton_request request = 0;
+
+		conform_sync(c);
+		got = -1;
+		CHECK_OK(c, baton_plan_launch(plan, NULL, &request));
+		FINISH(c, BATON_OK, &request);
+		CHECK_EQ(c, got, conform_previous(c));
+	}
+	CHECK_OK(c, baton_plan_destroy(plan));
+}
+
+/* The library's own messages are no messages. */
+static void
+signals_and_barriers_are_nobodys_message(struct conform *c)
+{
+	int value = 0;
+	baton_request request = 0, others[3] = {0};
+
+	if (c->rank == 0)
+		request = recv_int(c, &value, ANY, TAG, c->stream);
+	CHECK_OK(c, baton_signal(conform_next(c), 0, 0, 0, c->comm, c->stream, NULL,
+	                         &others[0]));
+	CHECK_OK(c, baton_wait_signal(1,
+	                              &(struct baton_wait_signal_desc){
+					      .peer = conform_previous(c), .op_count = 1},
+	                              c->comm, c->stream, NULL, &others[1]));
+	CHECK_OK(c, baton_barrier(c->comm, c->stream, NULL, &others[2]));
+	for (int k = 0; k < 3; k++)
+		FINISH(c, BATON_OK, &others[k]);
+	conform_sync(c);
+	if (c->rank == 1)
+		send_int(c, 6, 0, 2);
+	if (c->rank == 0) {
+		finish_as(c, &request, 1, 2);
+		CHECK_EQ(c, value, 6);
+	}
+}
+
+static void
+a_list_of_tensors_may_have_any_tag(struct conform *c)
+{
+	struct baton_completion done = {.peer = -1};
+	float *data = conform_message(c, 6 * sizeof(float));
+	struct baton_tensor tensor = {
+		.data = data, .type = BATON_FLOAT32, .rank = 2, .shape = {2, 3}};
+	baton_request request = 0;
+
+	for (unsigned k = 0; k < 3; k++) {
+		if (c->rank == 0) {
+			conform_write(c, data, 6 * sizeof(float), k);
+			CHECK_OK(c, baton_send_tensors(&tensor, 1, 1, 2 + (int)k,
+			                               c->comm, c->stream, NULL,
+			                               &request));
+			FINISH(c, BATON_OK, &request);
+		} else if (c->rank == 1 && k < 2) {
+			CHECK_OK(c, baton_recv_tensors(&tensor, 1, k ? ANY : 0,
+			                               TAG, c->comm, c->stream,
+			                               NULL, &request));
+			FINISH_AS(c, BATON_OK, &request, &done);
+			CHECK_EQ(c, done.peer, 0);
+			CHECK_EQ(c, done.tag, 2 + (int)k);
+			CHECK_FILLED(c, data, 6 * sizeof(float), k);
+		} else if (c->rank == 1) {
+			/* A plain receive meets it in MISMATCH. */
+			request = RECV(c, data, 6 * sizeof(float), 0, TAG,
+			               c->stream, NULL);
+			FINISH(c, BATON_ERR_MISMATCH, &request);
+		}
+	}
+	conform_sound(c);
+}
+
+/* ---- refusals -------------------------------------------------------------- */
+
+static void
+any_tag_is_for_receives_where_the_paths_tell_what_came(struct conform *c)
+{
+	int value = 0;
+	baton_request request = 0;
+
+	CHECK_REFUSED(c, BATON_ERR_INVALID,
+	              baton_send(&value, 1, BATON_INT32, 0, TAG, c->comm,
+	                         c->stream, NULL, &request),
+	              "tag -1 BATON_ANY_TAG receives");
+	CHECK_REFUSED(c, BATON_ERR_INVALID,
+	              baton_recv(&value, 1, BATON_INT32, 0, -2, c->comm,
+	                         c->stream, NULL, &request),
+	              "tag -2 tags");
+	if (!(c->info.capabilities & BATON_CAP_ANY_TAG))
+		CHECK_REFUSED(c, BATON_ERR_UNSUPPORTED,
+		              baton_recv(&value, 1, BATON_INT32, 0, TAG, c->comm,
+		                         c->stream, NULL, &request),
+		              "BATON_ANY_TAG tell");
+	CHECK_EQ(c, request, 0);
+}
+
+#define NEEDS .needs = BATON_CAP_ANY_TAG
+
+const struct conform_case conform_any_tag[] = {
+	{CASE(messages_of_one_rank_are_taken_in_their_order), .ranks_min = 2, NEEDS},
+	{CASE(any_rank_and_any_tag_take_all), .ranks_min = 2, NEEDS},
+	{CASE(messages_of_all_lengths_may_have_any_tag), .ranks_min = 2, NEEDS},
+	{CASE(a_short_message_does_not_overtake_a_long_one), .ranks_min = 2, NEEDS},
+	{CASE(a_longer_message_of_any_tag_ends_in_truncated), .ranks_min = 2, NEEDS},
+	{CASE(a_message_to_oneself_may_have_any_tag), NEEDS},
+	{CASE(receives_of_all_kinds_match_in_their_order), .ranks_min = 2, NEEDS},
+	{CASE(an_earlier_recv_that_names_its_tag_keeps_its_message), .ranks_min = 2, NEEDS,
+         .streams = 2},
+	{CASE(long_messages_of_earlier_recvs_hide_none), .ranks_min = 2, NEEDS, .streams = 2},
+	{CASE(a_message_that_was_passed_may_be_left_over), .ranks_min = 2, NEEDS,
+         .streams = 2, .comms = 2},
+	{CASE(an_unarmed_one_holds_up_its_rank_alone), .ranks_min = 2, NEEDS, .streams = 2},
+	{CASE(the_earlier_of_any_rank_and_any_tag_has_the_message), .ranks_min = 2, NEEDS,
+         .streams = 2},
+	{CASE(an_unarmed_one_of_everything_holds_up_all_receives), .ranks_min = 2, NEEDS,
+         .streams = 2},
+	{CASE(many_of_all_kinds_wait_at_once), .ranks_min = 2, NEEDS},
+	{CASE(many_messages_of_many_tags_wait), .ranks_min = 2, NEEDS},
+	{CASE(one_of_any_tag_that_is_canceled_leaves_its_place), .ranks_min = 2, NEEDS},
+	{CASE(one_of_any_tag_that_times_out_leaves_its_place), .ranks_min = 2, NEEDS},
+	{CASE(an_abort_ends_those_of_any_tag), NEEDS, .comms = 2},
+	{CASE(a_group_may_receive_any_tag), NEEDS},
+	{CASE(a_plan_may_receive_any_tag), NEEDS},
+	{CASE(signals_and_barriers_are_nobodys_message), .ranks_min = 2,
+         .needs = BATON_CAP_ANY_TAG | BATON_CAP_SIGNALS},
+	{CASE(a_list_of_tensors_may_have_any_tag), .ranks_min = 2,
+         .needs = BATON_CAP_ANY_TAG | BATON_CAP_TENSORS},
+	{CASE(any_tag_is_for_receives_where_the_paths_tell_what_came)},
+	CASES_END,
+};
