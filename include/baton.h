@@ -641,9 +641,9 @@ baton_record(struct baton_comm *comm, baton_stream stream,
  *
  * A barrier that has not begun (its stream has not reached it, or an earlier one is under way) can end
  * early alone: it leaves the queue, and the next one of this rank takes its place.  One that has begun ends
- * early (deadline, cancel) for this rank alone, with BATON_COMPLETION_LENT: its stream goes on, and the
- * other ranks count this rank as arrived.  It keeps its slot, and holds up later barriers and a destroy,
- * until all ranks have arrived.
+ * early (deadline, cancel) for this rank alone, with BATON_COMPLETION_LENT and BATON_COMPLETION_BEGUN: its
+ * stream goes on, and the other ranks count this rank as arrived.  It keeps its slot, and holds up later
+ * barriers and a destroy, until all ranks have arrived.
  *
  * Returns as baton_send; UNSUPPORTED where BATON_CAP_SIGNALS is off.  Ends in OK, TIMEOUT, CANCELED,
  * ABORTED, PEER (the process of some rank is gone), MPI, CUDA, SYSTEM.  peer and tag of its completion are -1.
@@ -1100,6 +1100,9 @@ enum baton_operation {
  * buffer and the request's slot until a later baton_test shows this bit cleared, and
  * the message may still arrive. */
 #define BATON_COMPLETION_LENT (1u << 0)
+/* Of a barrier that ended early: it had begun, so the other ranks count this rank as arrived.  Such a barrier
+ * is lent until all ranks have arrived; this bit stays. */
+#define BATON_COMPLETION_BEGUN (1u << 1)
 
 struct baton_completion {
 	baton_request request;

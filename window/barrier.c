@@ -2,40 +2,63 @@
 /*
  * Barriers of all ranks, on streams.
  *
- * The algorithm is dissemination: ceil(log2(size)) rounds.  In round k a rank sends a message of
- * no bytes to the rank 2^k after it and receives one of the rank 2^k before it.  It sends that of
- * round k when those of the rounds before have come, and the barrier ends when all have.  A rank's
- * sources differ from round to round, so the (source, tag) of a message tells its round, and
- * one tag of the transport's hidden ones serves all barriers.
+ * The algorithm is dissemination: ceil(log2(size)) rounds.  A rank that comes to round k tells the rank 2^k
+ * after it, and goes on to the next round when the rank 2^k before it has told it so.  It comes to round 0
+ * with its call, and its barrier ends behind the last round.
  *
  * The queue.  A rank's barriers stand in the order of their calls, from place to their end.
  * The first one begins when its stream has reached it; the others wait for their turn, armed or
- * not.  So at most one is under way, and its messages match those of the same barrier of the
- * other ranks, because a transport keeps the order of a (peer, tag).
+ * not.  So at most one is under way, and the n-th that begins meets the n-th of each other rank.
+ *
+ * By stores, where each rank has mapped the segments of all (transport->all_store, which all ranks know
+ * alike from creation on).  The segment of a rank has a line for each round (struct batoni_arrival), of
+ * which one rank is the only writer: that one stores the number of its barrier there.  State of the rank:
+ *
+ *     number   its barriers that have begun
+ *     met      rounds of the last one in which its source has come; it has come to round `met` itself
+ *
+ *     begin:   number++, met = 0, store number into line 0 of the rank 1 after it
+ *     check:   while line `met` of this rank has a count of at least `number`: met++, and, unless that was
+ *              the last, store number into line `met` of the rank 2^met after it
+ *
+ * A count only grows.  A source may be one barrier ahead, since it does not wait for this rank,
+ * and then its count says so: at least.  It is never further ahead: its next barrier ends only when this rank
+ * has come to that one.  Nothing is told twice, and nothing is taken back.
+ *
+ * Visibility.  The store is sequentially consistent, hence a release of all that this rank's driver
+ * has seen or done, and the load that finds it an acquire.  What a rank stores behind that is a release of both, so what
+ * happened before the begin of any rank happens before the end of each.
+ *
+ * No lost wake-up.  As with signals (rma.h): the source stores its count, then loads `listening` of this
+ * process's bell and the line's wanted count.  A thread that is about to sleep sets `listening`, then
+ * makes a pass, in which the check stores the wanted count and loads the count again.  All of these are
+ * sequentially consistent, so one of the two sees the other.  What begins later, while a thread sleeps so,
+ * makes the communicator busy, which wakes that thread for a check; or a thread that drives makes one in the same pass.
+ * So barriers that have been issued are parked.
+ *
+ * By messages elsewhere.  The message of round k has no bytes and goes to the rank 2^k after.  A rank's
+ * sources differ from round to round, so the (source, tag) of a message tells its round, and
+ * one tag of the transport's hidden ones serves all barriers.  A transport keeps the order of a (peer,
+ * tag), so a message meets the same barrier of the other rank.  A message may end within the transport's issue, test
+ * or take_back, from which the transport may not be called.  What is to be sent then waits for the next
+ * test: `due`.
  *
  * Ending early.  One that has not begun leaves the queue, and the next one takes its place.  One
- * that has begun cannot be taken back, since other ranks may have its messages: it ends early
+ * that has begun cannot be taken back, since other ranks may count it: it ends early
  * for this rank's program, LENT, and stays first in the queue until all ranks have come.  So the
  * other ranks see no difference.  Two exceptions: the communicator is broken, or the process of a
  * rank is gone.  Then no later barrier can end in OK: `over` says in what they end.
  *
- * A message may end within the transport's issue, test or take_back, from which the transport
- * may not be called.  What is to be sent then waits for the next test: `due`.
- *
- * Everything runs on the driver, but the call.
+ * Everything runs on the driver, but the call (barrier_call.c).
  */
 #include "window.h"
 
 #include <assert.h>
 #include <stdio.h>
 
-#include "direct.h"
+#include "config.h"
 #include "engine.h"
-#include "enqueue.h"
-#include "log.h"
 #include "mem.h"
-#include "plan.h"
-#include "scope.h"
 
 struct round {
 	struct batoni_transfer send, receive;
@@ -44,29 +67,24 @@ struct round {
 
 struct batoni_barriers {
 	struct batoni_list_node queue; /* of pending.link */
+	bool stores;    /* constant */
 	bool begun;     /* the first one */
 	bool due;       /* a test has something to do */
 	enum baton_status over; /* OK; or what every barrier ends in from now on */
+	int count;      /* of rounds */
+	/* By stores. */
+	uint64_t number;
+	int met;
+	/* By messages. */
 	int sent;       /* rounds of the first one whose message has been sent */
 	int left;       /* its messages that have not ended */
-	int count;      /* of rounds */
 	struct round rounds[];
 };
-
-static int
-count_rounds(int size)
-{
-	int rounds = 0;
-
-	while ((int64_t)1 << rounds < size)
-		rounds++;
-	return rounds;
-}
 
 enum baton_status
 batoni_barriers_open(struct batoni_rma *rma)
 {
-	int count = count_rounds(rma->size);
+	int count = batoni_barrier_rounds(rma->size);
 	struct batoni_barriers *barriers = batoni_alloc(
 		1, sizeof(*barriers) + (size_t)count * sizeof(struct round));
 
@@ -105,6 +123,9 @@ batoni_barriers_start(struct batoni_rma *rma)
 {
 	struct batoni_barriers *barriers = rma->barriers;
 
+	/* Of processes that have other paths of puts than others `all_store` is false. */
+	barriers->stores = rma->transport->all_store &&
+	                   batoni_config()->window_path != BATON_WINDOW_PATH_MESSAGE;
 	for (int k = 0; k < barriers->count; k++) {
 		struct round *round = &barriers->rounds[k];
 		int64_t step = (int64_t)1 << k;
@@ -150,6 +171,84 @@ look_at_next(struct batoni_rma *rma)
 		set_due(rma);
 }
 
+/* ---- by stores ---- */
+
+/* The line of a round, in this rank's segment. */
+static struct batoni_arrival *
+line_of(const struct batoni_rma *rma, int round)
+{
+	void *segment = rma->transport->peers[rma->rank].segment;
+
+	return &batoni_onesided_arrivals(segment, rma->size)[round];
+}
+
+/* This rank has come to the round: tell the rank after it. */
+static void
+tell_coming(const struct batoni_rma *rma, int round)
+{
+	const struct batoni_barriers *barriers = rma->barriers;
+	const struct batoni_peer *to =
+		&rma->transport->peers[barriers->rounds[round].send.peer];
+	struct batoni_arrival *line =
+		&batoni_onesided_arrivals(to->segment, rma->size)[round];
+	uint64_t wanted;
+
+	atomic_store(&line->count, barriers->number);
+	if (likely(!atomic_load(&to->bell->listening)))
+		return;
+	wanted = atomic_load(&line->wanted);
+	if (wanted != 0 && barriers->number >= wanted)
+		batoni_bell_call(to->bell, to->pipe);
+}
+
+/* Past the rounds in which the source has come.  True: all are. */
+static bool
+meet_sources(const struct batoni_rma *rma)
+{
+	struct batoni_barriers *barriers = rma->barriers;
+
+	while (barriers->met < barriers->count) {
+		struct batoni_arrival *line = line_of(rma, barriers->met);
+
+		if (atomic_load(&line->count) < barriers->number)
+			return false;
+		if (unlikely(atomic_load_explicit(&line->wanted,
+		                                  memory_order_relaxed)))
+			atomic_store_explicit(&line->wanted, 0,
+			                      memory_order_relaxed);
+		if (++barriers->met < barriers->count)
+			tell_coming(rma, barriers->met);
+	}
+	return true;
+}
+
+/* Begin the first one, or go on with it.  PENDING, OK. */
+static enum baton_status
+look_for_sources(const struct batoni_rma *rma)
+{
+	struct batoni_barriers *barriers = rma->barriers;
+	struct batoni_arrival *line;
+
+	if (!barriers->begun) {
+		barriers->begun = true;
+		barriers->number++;
+		barriers->met = 0;
+		if (barriers->count > 0)
+			tell_coming(rma, 0);
+	}
+	do {
+		if (meet_sources(rma))
+			return BATON_OK;
+		if (likely(!atomic_load(&batoni_bell()->listening)))
+			return BATON_PENDING;
+		line = line_of(rma, barriers->met);
+		atomic_store(&line->wanted, barriers->number);
+	} while (atomic_load(&line->count) >= barriers->number);
+	return BATON_PENDING;
+}
+
+/* ---- by messages ---- */
+
 static void
 message_ended(struct batoni_barriers *barriers,
               struct batoni_transfer *transfer, enum baton_status status)
@@ -183,14 +282,12 @@ send_further(struct batoni_rma *rma)
 		start(rma, &barriers->rounds[barriers->sent++].send);
 }
 
-/* Begin the first one, or go on with it.  PENDING, or the status in which it ends. */
+/* As look_for_sources. */
 static enum baton_status
-go_on(struct batoni_rma *rma)
+exchange_messages(struct batoni_rma *rma)
 {
 	struct batoni_barriers *barriers = rma->barriers;
 
-	if (barriers->over != BATON_OK)
-		return barriers->over;
 	if (!barriers->begun) {
 		barriers->begun = true;
 		barriers->sent = 0;
@@ -204,6 +301,19 @@ go_on(struct batoni_rma *rma)
 	if (barriers->over != BATON_OK)
 		return barriers->over;
 	return barriers->left == 0 ? BATON_OK : BATON_PENDING;
+}
+
+/* ---- the first one, either way ---- */
+
+/* Begin it, or go on with it.  PENDING, or the status in which it ends. */
+static enum baton_status
+go_on(struct batoni_rma *rma)
+{
+	const struct batoni_barriers *barriers = rma->barriers;
+
+	if (unlikely(barriers->over != BATON_OK))
+		return barriers->over;
+	return barriers->stores ? look_for_sources(rma) : exchange_messages(rma);
 }
 
 /* It has ended by itself. */
@@ -221,8 +331,13 @@ take_out(struct batoni_rma *rma, struct batoni_pending *pending)
 static void
 count_issued(struct batoni_rma *rma, int change)
 {
-	rma->base.path.load.in_flight += (uint32_t)change;
-	rma->base.path.load.awaiting += (uint32_t)change;
+	struct batoni_load *load = &rma->base.path.load;
+
+	load->in_flight += (uint32_t)change;
+	if (rma->barriers->stores)
+		load->parked += (uint32_t)change;
+	else
+		load->awaiting += (uint32_t)change;
 }
 
 static void
@@ -274,7 +389,7 @@ batoni_barrier_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 }
 
 /* Without a rank, or in a communicator that breaks, it is given up, and its messages with it: what
- * comes of them is not looked at. */
+ * comes of them is not looked at.  But what ranks have told before they ended counts. */
 enum baton_status
 batoni_barrier_take_back(struct batoni_rma *rma, struct batoni_transfer *transfer)
 {
@@ -284,6 +399,12 @@ batoni_barrier_take_back(struct batoni_rma *rma, struct batoni_transfer *transfe
 	if (barriers->begun && first_of(barriers) == pending) {
 		if (!rma->base.path.ending && rma->comm->liveness.gone == 0)
 			return BATON_ERR_BUSY;
+		if (barriers->stores && !rma->base.path.ending &&
+		    meet_sources(rma)) {
+			take_out(rma, pending);
+			count_issued(rma, -1);
+			return BATON_OK;
+		}
 		barriers->begun = false;
 		barriers->over = BATON_ERR_PEER;
 	}
@@ -318,10 +439,10 @@ batoni_barriers_test(struct batoni_rma *rma)
 	enum baton_status status;
 	size_t events = 0;
 
-	if (likely(!barriers->due))
+	if (likely(!barriers->due) && !(barriers->stores && barriers->begun))
 		return 0;
+	rma->base.path.load.moving -= barriers->due;
 	barriers->due = false;
-	rma->base.path.load.moving--;
 	while ((first = first_of(barriers)) && first->barrier.armed) {
 		status = go_on(rma);
 		if (status == BATON_PENDING)
@@ -344,112 +465,12 @@ batoni_barrier_describe(const struct batoni_rma *rma,
 	if (!barriers->begun ||
 	    first_of(barriers) != &rma->pending[transfer->slot])
 		return;
-	while (k < barriers->count && barriers->rounds[k].came)
+	while (!barriers->stores && k < barriers->count &&
+	       barriers->rounds[k].came)
 		k++;
+	if (barriers->stores)
+		k = barriers->met;
 	if (k < barriers->count)
-		snprintf(text, size, "round %d of %d: no message of rank %d yet",
+		snprintf(text, size, "round %d of %d: rank %d has not come yet",
 		         k + 1, barriers->count, barriers->rounds[k].receive.peer);
-}
-
-/* ---- the call ---- */
-
-static enum baton_status
-fill_nothing(struct batoni_onesided *onesided, uint32_t slot, const void *more)
-{
-	(void)onesided;
-	(void)slot;
-	(void)more;
-	return BATON_OK;
-}
-
-/* One whose native library has been lost ends all that have used the layer, and refuses it from then
- * on: `used` is stored before `lost_lower` is loaded (host_calls.c). */
-static enum baton_status
-check_layer(struct baton_comm *comm)
-{
-	struct batoni_onesided *layer = comm->onesided;
-
-	if (!layer)
-		return batoni_refuse_onesided("baton_barrier", comm);
-	atomic_store(&layer->used, true);
-	return atomic_load(&comm->driving.lost_lower)
-	               ? batoni_refuse_lost("baton_barrier")
-	               : BATON_OK;
-}
-
-/* OK, or AGAIN: not a case for the fast path. */
-BATONI_ALWAYS_INLINE enum baton_status
-enter_directly(struct baton_comm *comm, baton_stream stream,
-               const struct baton_op_options *options, baton_request *request_p)
-{
-	struct batoni_op *op = batoni_direct_begin(comm, stream);
-	struct batoni_rma *rma = batoni_rma_of(comm);
-
-	if (unlikely(!op))
-		return BATON_ERR_AGAIN;
-	batoni_op_name(op, NULL, 0, -1, BATONI_TAG_BARRIER);
-	batoni_direct_fill(op, comm, BATONI_KIND_BARRIER, BATONI_PATH_ONESIDED,
-	                   BATONI_WAIT, stream, batoni_direct_flags(options),
-	                   options ? options->user_data : 0);
-	batoni_barrier_place(rma, &op->transfer);
-	batoni_direct_end(op, batoni_barrier_issue(rma, &op->transfer), request_p);
-	return BATON_OK;
-}
-
-static enum baton_status
-replay_barrier(struct baton_comm *comm, const void *payload)
-{
-	const struct batoni_recorded *recorded = payload;
-	const struct batoni_arguments a = batoni_recorded_arguments(recorded);
-
-	if (atomic_load(&comm->driving.lost_lower))
-		return batoni_refuse_lost("baton_plan_launch");
-	return batoni_enqueue_onesided("baton_plan_launch", BATONI_KIND_BARRIER,
-	                               comm, &a, 0, fill_nothing, NULL);
-}
-
-static enum baton_status
-note_barrier(struct baton_comm *comm, const struct batoni_arguments *a)
-{
-	static const struct batoni_plan_entry_ops ops = {.replay = replay_barrier};
-	struct batoni_recorded recorded;
-
-	batoni_recorded_fill(&recorded, BATONI_KIND_BARRIER, a, 0);
-	return batoni_plan_add("baton_barrier", batoni_plan_recorded(comm),
-	                       &ops, a->stream, &recorded, sizeof(recorded),
-	                       NULL, 0);
-}
-
-enum baton_status
-baton_barrier(struct baton_comm *comm, baton_stream stream,
-              const struct baton_op_options *options, baton_request *request_p)
-{
-	struct batoni_arguments a = {.type = BATON_UINT8,
-	                             .peer = -1,
-	                             .tag = BATONI_TAG_BARRIER,
-	                             .stream = stream,
-	                             .options = options,
-	                             .request_p = request_p};
-	struct baton_op_options room;
-	enum baton_status status;
-
-	if (likely(batoni_is_usual(comm, options) && comm->onesided &&
-	           atomic_load_explicit(&comm->onesided->used,
-	                                memory_order_relaxed) &&
-	           enter_directly(comm, stream, options, request_p) == BATON_OK))
-		return BATON_OK;
-	status = batoni_check_target("baton_barrier", comm, stream, false);
-	if (status == BATON_OK)
-		status = check_layer(comm);
-	if (status == BATON_OK)
-		status = batoni_take_options("baton_barrier", &a.options, &room,
-		                             false);
-	if (status == BATON_OK)
-		status = batoni_enqueue_onesided("baton_barrier",
-		                                 BATONI_KIND_BARRIER, comm, &a,
-		                                 0, fill_nothing, NULL);
-	if (unlikely(status == BATONI_RECORDED))
-		status = note_barrier(comm, &a);
-	return status == BATON_OK ? BATON_OK
-	                          : batoni_scope_refuse(comm, status);
 }

@@ -45,7 +45,7 @@ size_t batoni_barriers_test(struct batoni_rma *rma);
 void batoni_barrier_message_done(struct batoni_rma *rma,
                                  struct batoni_transfer *transfer,
                                  enum baton_status status);
-/* In words: "round 2 of 3: no message of rank 5 yet". */
+/* In words: "round 2 of 3: rank 5 has not come yet". */
 void batoni_barrier_describe(const struct batoni_rma *rma,
                              const struct batoni_transfer *transfer, char *text,
                              size_t size);

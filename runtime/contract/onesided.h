@@ -146,13 +146,48 @@ batoni_onesided_of(struct batoni_path *path)
 /* window/onesided.c */
 extern const struct batoni_onesided_ops batoni_onesided_ops;
 
-/* The part of a segment before the counters: the rank's departure, and a word for each rank, in
+/* A barrier of `size` ranks has so many rounds. */
+static inline int
+batoni_barrier_rounds(int size)
+{
+	int rounds = 0;
+
+	while ((int64_t)1 << rounds < size)
+		rounds++;
+	return rounds;
+}
+
+/* In the segment of a rank, of one round of barriers: a cache line of the one rank that stores its
+ * coming there (window/barrier.c). */
+struct batoni_arrival {
+	_Atomic uint64_t count;  /* the number of its barrier that has come to this round */
+	_Atomic uint64_t wanted; /* the owner's: from which count on it is to be woken; 0: from none */
+	uint64_t unused[6];
+};
+
+/* The part of a segment before the arrivals: the rank's departure, and a word for each rank, in
  * which that rank tries whether it may write. */
 static inline size_t
-batoni_onesided_head_bytes(int size)
+batoni_onesided_arrivals_at(int size)
 {
 	return BATONI_DEPARTURE_BYTES +
 	       (((size_t)size * sizeof(uint64_t) + 63) & ~(size_t)63);
+}
+
+/* By round. */
+static inline struct batoni_arrival *
+batoni_onesided_arrivals(void *segment, int size)
+{
+	return (struct batoni_arrival *)(void *)((char *)segment +
+	                                         batoni_onesided_arrivals_at(size));
+}
+
+/* The part before the counters. */
+static inline size_t
+batoni_onesided_head_bytes(int size)
+{
+	return batoni_onesided_arrivals_at(size) +
+	       (size_t)batoni_barrier_rounds(size) * sizeof(struct batoni_arrival);
 }
 
 /* Those words.  NULL: there is no segment. */

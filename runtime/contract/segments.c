@@ -61,17 +61,20 @@ lay_out(struct batoni_segments *segments, size_t ranks,
 	return segments->pairs_at + config->pairs_bytes;
 }
 
-/* What the others write before this rank knows. */
+/* What the others write before this rank knows: the part before the counters, their bytes, and what the
+ * pairs begin with. */
 static bool
 populate(const struct batoni_segments *segments, size_t ranks,
          const struct batoni_transport_config *config)
 {
+	char *base = segments->segment.base;
 	size_t until = segments->pairs_at
 	                       ? segments->pairs_at + config->pairs_control
 	                       : segments->flags_at + ranks;
 
-	return batoni_shm_populate((char *)segments->segment.base +
-	                                   segments->flags_at,
+	return (config->part_at == 0 ||
+	        batoni_shm_populate(base, config->part_at)) &&
+	       batoni_shm_populate(base + segments->flags_at,
 	                           until - segments->flags_at);
 }
 
@@ -235,7 +238,8 @@ batoni_segments_meet(struct batoni_segments *segments,
 		peer->near = segments->pairs_at && lack == BATONI_LACK_NOTHING;
 		write_flag(segments, peer, transport->rank);
 		if (lack != BATONI_LACK_NOTHING && verdict->rank < 0)
-			*verdict = (struct batoni_segments_verdict){rank, lack};
+			*verdict = (struct batoni_segments_verdict){
+				.rank = rank, .lack = lack};
 	}
 }
 
@@ -244,6 +248,7 @@ batoni_segments_met(struct batoni_segments *segments,
                     struct batoni_transport *transport)
 {
 	struct batoni_segments_verdict *verdict = &segments->verdict;
+	bool stores = segments->onesided;
 
 	if (!transport->peers)
 		return;
@@ -255,11 +260,13 @@ batoni_segments_met(struct batoni_segments *segments,
 		transport->peers[rank].streams_here = reached & STREAMS;
 		transport->peers[rank].near &= (reached & PAIRS) != 0;
 		transport->peers[rank].writes_to_us = reached & PIPES;
+		stores &= (reached & HOSTS) && transport->peers[rank].segment;
 		if (segments->pairs_at && !(reached & PAIRS) &&
 		    (verdict->rank < 0 || rank < verdict->rank))
 			*verdict = (struct batoni_segments_verdict){
-				rank, BATONI_LACK_RETURN};
+				.rank = rank, .lack = BATONI_LACK_RETURN};
 	}
+	verdict->stores = stores;
 }
 
 /* ---- are all near? ---- */
@@ -318,12 +325,15 @@ agree(struct batoni_transport *transport, const struct batoni_cards *cards,
 	char *text = transport->why_not_near;
 	int rank = 0;
 
+	transport->all_store = true;
 	for (; rank < size; rank++) {
 		verdict = batoni_card_of(cards, rank);
 		if (verdict->rank >= 0)
 			break;
+		transport->all_store &= verdict->stores != 0;
 	}
 	transport->all_near = rank == size;
+	transport->all_store &= transport->all_near;
 	if (transport->all_near)
 		return BATON_OK;
 	theirs = verdict->rank < size ? batoni_card_of(cards, verdict->rank)

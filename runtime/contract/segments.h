@@ -18,7 +18,8 @@
  * Where there are areas of pairs, two ranks are *near* if each has mapped the other's segment and
  * bell, and both know the same format: both bytes say so.  Then a second card tells the lowest rank
  * that this one is not near to, and why.  All ranks read all of them, and so agree whether all are near,
- * and if not, on the sentence that says why.
+ * and if not, on the sentence that says why.  By the same cards they agree whether all store into the
+ * segments of all (all_store).
  *
  * (A missing process descriptor is no failure: the end of that process is then not noticed.  Nor is a pipe
  * that does not open: batoni_peer.pipe; the rank's byte says whether it did.)
@@ -55,6 +56,8 @@ enum batoni_lack {
 struct batoni_segments_verdict {
 	int32_t rank;  /* the lowest that it is not near to; -1: it is near to all */
 	uint32_t lack; /* enum batoni_lack */
+	/* It has mapped the segments of all ranks, which have mapped its own. */
+	uint32_t stores;
 };
 
 struct batoni_segments {
@@ -83,7 +86,7 @@ void batoni_segments_meet(struct batoni_segments *segments,
 void batoni_segments_met(struct batoni_segments *segments,
                          struct batoni_transport *transport);
 /* The steps of opening behind the one that has written the card: both of these, and, if there are
- * areas of pairs, one more, which sets all_near and why_not_near of the transport.  PENDING, or OK;
+ * areas of pairs, one more, which sets all_near, why_not_near and all_store of the transport.  PENDING, or OK;
  * UNSUPPORTED, on all ranks, where setup->near_only and not all are near: with a sentence of what is in
  * the way and `instead`, what the program can do. */
 enum baton_status batoni_segments_step(struct batoni_segments *segments,

@@ -246,6 +246,8 @@ struct batoni_transport {
 	/* There are areas of pairs (pairs.h), and all ranks are near to each other.  If not, and there
 	 * are such areas: of the lowest rank that is not near to another one, why; on all ranks alike. */
 	bool all_near;
+	/* All are near, or of this process, and each has mapped the segments of all of them, as all know. */
+	bool all_store;
 	char why_not_near[200];
 	struct batoni_peer *peers; /* by rank; NULL: this transport has none */
 	/* Why streams do not store into the segment of some peer that has one, in a text
@@ -305,7 +307,7 @@ struct batoni_transport_config {
 	uint64_t until_ns;    /* as the memory table's pinned_alloc */
 	/* A device whose streams are to store into segments: this rank's (of local ranks, one
 	 * for all).  NULL: none are.  Of each segment they store into the part of their rank r:
-	 * part_bytes bytes, from part_at + r * part_bytes on. */
+	 * part_bytes bytes, from part_at + r * part_bytes on.  What is before part_at is allocated at once. */
 	struct batoni_device *stores;
 	size_t part_at, part_bytes;
 };

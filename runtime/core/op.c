@@ -515,6 +515,15 @@ end_local(struct batoni_op *op)
 		batoni_op_drop_local(op, BATONI_OP_STREAM);
 }
 
+static uint64_t
+lent_bits(const struct batoni_op *op)
+{
+	return op->transfer.direction == BATONI_WAIT &&
+	                       batoni_transfer_is_barrier(&op->transfer)
+	               ? BATONI_OP_LENT | BATONI_OP_BEGUN
+	               : BATONI_OP_LENT;
+}
+
 /* Publish the end to threads, streams and queues; unless lent, the engine drops its hold. */
 static void
 publish_end(struct batoni_op *op, enum baton_status status, bool lent)
@@ -522,7 +531,7 @@ publish_end(struct batoni_op *op, enum baton_status status, bool lent)
 	struct baton_comm *comm = op->comm;
 	struct baton_queue *queue = op->queue;
 	struct batoni_op *group = batoni_op_group(op);
-	uint64_t set = BATONI_OP_DONE | (lent ? BATONI_OP_LENT : 0);
+	uint64_t set = BATONI_OP_DONE | (lent ? lent_bits(op) : 0);
 	uint64_t drop = lent ? 0 : BATONI_OP_ENGINE;
 	uint64_t seen = 0;
 	uint32_t slot;

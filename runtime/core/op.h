@@ -26,6 +26,8 @@
  *           has it                           DONE
  *   CANCEL  baton_cancel was called, and it  any thread, once  driver
  *           is in its communicator's list
+ *   BEGUN   a barrier that ended LENT: the   driver, with      -
+ *           other ranks count it             DONE
  *
  * These are the holders: HANDLE, ENGINE, STREAM, QUEUE, CANCEL and the joins.
  *
@@ -77,6 +79,7 @@
 #define BATONI_OP_STREAM 32u
 #define BATONI_OP_QUEUE 64u
 #define BATONI_OP_WAITED 128u /* its end wakes waiters (wait.c) */
+#define BATONI_OP_BEGUN 256u
 #define BATONI_OP_JOIN (1u << 16)
 #define BATONI_OP_JOINS 0xffff0000u
 #define BATONI_OP_HELD                                                        \

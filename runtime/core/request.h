@@ -47,7 +47,8 @@ batoni_completion_at(const struct batoni_op *op, uint64_t word)
 	                         : 0,
 		.user_data = batoni_get(op->user_data),
 		.op = kind,
-		.flags = word & BATONI_OP_LENT ? BATON_COMPLETION_LENT : 0,
+		.flags = (word & BATONI_OP_LENT ? BATON_COMPLETION_LENT : 0u) |
+		         (word & BATONI_OP_BEGUN ? BATON_COMPLETION_BEGUN : 0u),
 	};
 
 	if (unlikely(done && pool->stamps)) {

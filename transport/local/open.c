@@ -158,6 +158,7 @@ describe(struct batoni_transport *base, int rank, const struct local_shared *sha
 	base->hidden_tag = config->hidden_tags ? base->tag_max + 1 : 0;
 	base->any_peer = 0; /* any number will do (batoni_local_key) */
 	base->peers = shared->peers;
+	base->all_store = shared->peers != NULL;
 	base->capabilities = BATON_CAP_TAGS | BATON_CAP_DIRECTIONS |
 	                     BATON_CAP_SHORT | BATON_CAP_TRUNCATION |
 	                     BATON_CAP_CANCEL | BATON_CAP_SELF;

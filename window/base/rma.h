@@ -21,7 +21,8 @@
  *     native_path.c puts by a native transport's one-sided transfers (native_path.h)
  *   onesided.c    the contract with the engine: memory, dispatch, leaving
  *   wait.c        counters, and the waits that are given units of them
- *   barrier.c     barriers of all ranks: the queue, their messages, the call
+ *   barrier.c     barriers of all ranks: the queue, and how ranks tell each other that they have come
+ *   barrier_call.c the call that enqueues one
  *   split.c       communicators that are made from this one
  *   window.c      registering and deregistering
  *   memory.c      memory for windows

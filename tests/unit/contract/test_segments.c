@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "config.h"
 #include "creation.h"
 #include "mem.h"
 #include "run_tests.h"
@@ -117,6 +118,10 @@ open_all(size_t segment_bytes)
 	step_all(BATON_OK);
 	for (int i = 0; i < RANKS; i++) {
 		ck_assert(openings[i].transport->all_near);
+		ck_assert_int_eq(openings[i].transport->all_store,
+		                 segment_bytes > 0 &&
+		                         batoni_config()->window_path !=
+		                                 BATON_WINDOW_PATH_MESSAGE);
 		ck_assert_str_eq(openings[i].transport->why_not_near, "");
 	}
 }
@@ -395,7 +400,7 @@ START_TEST(pairs_are_near_where_both_ranks_are_able_to)
 	for (int i = 0; i < RANKS; i++) {
 		const struct batoni_transport *transport = openings[i].transport;
 
-		ck_assert(!transport->all_near);
+		ck_assert(!transport->all_near && !transport->all_store);
 		ck_assert_str_eq(transport->why_not_near,
 		                 openings[0].transport->why_not_near);
 		ck_assert_int_eq(strncmp(transport->why_not_near, words,
@@ -454,13 +459,13 @@ START_TEST(any_verdict_is_read)
 		struct batoni_segments_verdict verdict;
 		const char *words;
 	} cases[] = {
-		{{RANKS, BATONI_LACK_RETURN},
+		{{RANKS, BATONI_LACK_RETURN, 1},
 	         "rank 3 does not reach the memory of rank 1"},
-		{{INT32_MAX, UINT32_MAX},
+		{{INT32_MAX, UINT32_MAX, UINT32_MAX},
 	         "rank 2147483647 does not reach the memory of rank 1"},
-		{{1, BATONI_LACK_RETURN},
+		{{1, BATONI_LACK_RETURN, 0},
 	         "rank 1 does not reach the memory of rank 1"},
-		{{0, BATONI_LACK_RETURN},
+		{{0, BATONI_LACK_RETURN, 0},
 	         "rank 0 does not reach the memory of rank 1"},
 	};
 
@@ -473,6 +478,22 @@ START_TEST(any_verdict_is_read)
 		refuse_all(cases[i].words);
 		close_all();
 	}
+}
+END_TEST
+
+/* One rank has not mapped a segment (BATON_WINDOW_PATH=message of that process alone, say): none stores. */
+START_TEST(all_store_where_each_rank_has_said_so)
+{
+	join(SEGMENT_BYTES, AREA_BYTES);
+	for (int round = 0; round < 3; round++)
+		step_all(BATON_PENDING);
+	((struct batoni_segments_verdict *)(void *)card_of(2))->stores = 0;
+	step_all(BATON_OK);
+	for (int i = 0; i < RANKS; i++) {
+		ck_assert(openings[i].transport->all_near);
+		ck_assert(!openings[i].transport->all_store);
+	}
+	close_all();
 }
 END_TEST
 
@@ -495,6 +516,7 @@ main(void)
 	                    0, (int)(sizeof(changes) / sizeof(changes[0])));
 	tcase_add_test(tcase, the_rank_that_lacks_something_says_what);
 	tcase_add_test(tcase, any_verdict_is_read);
+	tcase_add_test(tcase, all_store_where_each_rank_has_said_so);
 	suite_add_tcase(suite, tcase);
 	return run_suite(suite);
 }
