@@ -42,6 +42,7 @@ struct batoni_thread {
 	bool waits;               /* it is in a wait that sleeps or drives for long */
 	bool uncancellable;       /* until it releases the driver lock */
 	bool in_region;           /* of BATONI_UNCANCELLED */
+	bool shares_core;         /* its last wait ended just behind a yield (wait.c) */
 	int cancel_state;         /* while uncancellable: the program's state */
 };
 

@@ -308,6 +308,8 @@ drive_briefly(struct batoni_op *op, uint64_t *word_p,
 	unsigned passes = path ? BRIEF_AWAITS : BRIEF_PASSES;
 	bool finished = false;
 
+	if (unlikely(batoni_thread.shares_core))
+		passes = 1; /* the wait behind this yields soon */
 	e->finishing = (struct batoni_finishing){op, before, completion_p};
 	for (unsigned pass = 0; pass < passes && word == before; pass++) {
 		if (!path || !await(path, op)) {

@@ -32,6 +32,10 @@
  * back-off; where a device alone works, every 0.1 to 0.8 ms.  A driver that finds nothing for
  * about a millisecond yields its core between passes, for the peers that it may be waiting for.
  *
+ * Where two ranks share a core, a rank that polls keeps the awaited one from sending until its first
+ * yield.  So a thread remembers whether its last events came while it yielded (`shares_core`);
+ * it then yields after a few passes.  Events that come at any other time clear this.
+ *
  * Claimants (batoni_lock) are not sleepers: they spin and yield their core.  A driver checks
  * for claimants after each pass and releases the lock.  The releasing thread hands the lock
  * over (batoni_unlocked), so that no enqueuer or poller gets it before a claimant does.
@@ -54,6 +58,7 @@
 
 #define TURN_SPINS 200u  /* tries before a sleep while another thread drives */
 #define QUIET_SPINS 500u /* passes without events before a sleep */
+#define SHARED_SPINS 16u /* passes without events before a yield, on a shared core */
 #define LISTEN_SPINS 10000u /* the same, if a peer's signal would end the sleep */
 #define YIELD_PASSES 10000u
 #define CLAIMANT_YIELDS 100u
@@ -136,42 +141,72 @@ sleep_driving(uint64_t deadline, uint64_t limit_ns, uint64_t most_ns)
 	return events;
 }
 
-/* Yield or sleep after `idle` passes without events.  Returns the new count of idle
- * passes: 0 after events, and after a sleep one less, so that the next idle pass sleeps
- * again.  *sleep_ns is the next sleep where messages may arrive. */
-static unsigned
-rest(unsigned idle, uint64_t limit_ns, uint64_t *sleep_ns)
-{
-	struct batoni_forecast forecast = {.poll = BATONI_POLL_PENDING};
-	uint64_t most_ns = SLEEP_MAX_NS;
-	size_t events;
-	bool watches;
+/* A driver's passes without events. */
+struct idleness {
+	unsigned passes;   /* since the last events */
+	unsigned yielded;  /* `passes` at the last yield */
+	uint64_t sleep_ns; /* the next sleep where messages may arrive */
+};
 
-	if (idle % QUIET_SPINS == 0)
+static void
+yield_core(struct idleness *idle)
+{
+	idle->yielded = idle->passes;
+	sched_yield();
+}
+
+static void
+end_idleness(struct idleness *idle)
+{
+	if (idle->passes)
+		batoni_thread.shares_core = idle->passes == idle->yielded;
+	*idle = (struct idleness){.sleep_ns = BACKOFF_MESSAGES_MIN_NS};
+}
+
+/* Sleep, as there is nothing to poll.  Without events the next idle pass sleeps again. */
+static void
+sleep_idle(struct idleness *idle, const struct batoni_forecast *forecast,
+           bool watches, uint64_t limit_ns)
+{
+	uint64_t most_ns = SLEEP_MAX_NS;
+
+	if (watches) {
+		most_ns = idle->sleep_ns;
+		if (idle->sleep_ns < BACKOFF_MESSAGES_MAX_NS)
+			idle->sleep_ns *= 2;
+	}
+	if (forecast->poll == BATONI_POLL_DEVICE && most_ns > BACKOFF_WORK_MAX_NS)
+		most_ns = BACKOFF_WORK_MAX_NS;
+	idle->passes = sleep_driving(forecast->deadline, limit_ns, most_ns)
+	                       ? 0
+	                       : idle->passes - 1;
+}
+
+/* Count a pass without events, and yield or sleep if it is time for that. */
+static void
+rest(struct idleness *idle, uint64_t limit_ns)
+{
+	bool shared, quiet, watches;
+	struct batoni_forecast forecast = {.poll = BATONI_POLL_PENDING};
+
+	idle->passes++;
+	shared = batoni_thread.shares_core && idle->passes % SHARED_SPINS == 0;
+	quiet = idle->passes % QUIET_SPINS == 0;
+	if (quiet || shared)
 		forecast = batoni_forecast_now();
 	watches = forecast.poll == BATONI_POLL_WATCH ||
 	          forecast.poll == BATONI_POLL_DEVICE;
 	if (forecast.poll >= BATONI_POLL_PENDING ||
-	    (watches && idle <= YIELD_PASSES)) {
-		if (idle > YIELD_PASSES)
-			sched_yield();
-		return idle;
-	}
-	if (forecast.poll == BATONI_POLL_WHEN_RUNG && idle < LISTEN_SPINS &&
-	    forecast.parked_on_others) {
+	    (watches && idle->passes <= YIELD_PASSES)) {
+		if (idle->passes > YIELD_PASSES || (shared && !watches))
+			yield_core(idle);
+	} else if (forecast.poll == BATONI_POLL_WHEN_RUNG &&
+	           idle->passes < LISTEN_SPINS && forecast.parked_on_others) {
 		/* The process that is to ring may need this processor. */
-		sched_yield();
-		return idle;
+		yield_core(idle);
+	} else if (quiet) {
+		sleep_idle(idle, &forecast, watches, limit_ns);
 	}
-	if (watches) {
-		most_ns = *sleep_ns;
-		if (*sleep_ns < BACKOFF_MESSAGES_MAX_NS)
-			*sleep_ns *= 2;
-	}
-	if (forecast.poll == BATONI_POLL_DEVICE && most_ns > BACKOFF_WORK_MAX_NS)
-		most_ns = BACKOFF_WORK_MAX_NS;
-	events = sleep_driving(forecast.deadline, limit_ns, most_ns);
-	return events ? 0 : idle - 1;
 }
 
 /* Drive until what is awaited is ready (OK), the time-out expires (PENDING), a claimant
@@ -181,13 +216,14 @@ static enum baton_status
 drive(struct batoni_awaited *awaited, uint64_t limit_ns)
 {
 	struct batoni_engine *e = &batoni_engine;
-	uint64_t sleep_ns = BACKOFF_MESSAGES_MIN_NS;
-	unsigned idle = 0;
+	struct idleness idle = {.sleep_ns = BACKOFF_MESSAGES_MIN_NS};
 
 	for (unsigned passes = 1;; passes++) {
 		size_t events = batoni_pass();
 
 		batoni_count_host_pass();
+		if (events)
+			end_idleness(&idle);
 		if (awaited->ready(awaited, true))
 			return BATON_OK;
 		if (limit_ns != BATONI_NEVER && passes % 16 == 0 &&
@@ -201,12 +237,8 @@ drive(struct batoni_awaited *awaited, uint64_t limit_ns)
 				       &e->running, memory_order_relaxed)) &&
 		    batoni_functions_will_drive())
 			return BATON_ERR_BUSY;
-		if (!events) {
-			idle = rest(idle + 1, limit_ns, &sleep_ns);
-			continue;
-		}
-		idle = 0;
-		sleep_ns = BACKOFF_MESSAGES_MIN_NS;
+		if (!events)
+			rest(&idle, limit_ns);
 	}
 }
 

@@ -2,6 +2,7 @@
 /* Threads that wait while another drives, and those that must have the lock. */
 #include <pthread.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core.h"
@@ -652,6 +653,66 @@ START_TEST(finish_asks_the_peer_alone_and_makes_a_pass_now_and_then)
 }
 END_TEST
 
+/* Another rank, which needs this thread's core to send, and how many passes the thread had
+ * made when it yielded. */
+static _Thread_local struct {
+	int tag; /* 0: none */
+	uint64_t passes;
+} other_rank;
+
+/* In place of the C library's, for the library too. */
+int
+sched_yield(void)
+{
+	int tag = other_rank.tag;
+
+	if (!tag)
+		return (int)syscall(SYS_sched_yield);
+	other_rank.tag = 0;
+	other_rank.passes = atomic_load(&batoni_engine.host_passes);
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, tag), 8,
+	             BATON_OK);
+	return 0;
+}
+
+static uint64_t
+passes_until_yield(int tag)
+{
+	baton_request request = scripted_recv(comm, s, tag, NULL);
+	uint64_t before = atomic_load(&batoni_engine.host_passes);
+
+	other_rank.tag = tag;
+	ck_assert_int_eq(baton_finish(&request, -1, NULL), BATON_OK);
+	return other_rank.passes - before;
+}
+
+static void
+end_in_a_later_test(struct scripted *scripted, struct batoni_transfer *none)
+{
+	(void)none;
+	if (atomic_load(&scripted->tests) % 100 != 99)
+		return;
+	scripted->on_test = NULL;
+	scripted_end(scripted, scripted_live(scripted, BATONI_RECV, 10), 8,
+	             BATON_OK);
+}
+
+START_TEST(rank_that_shares_its_core_yields_after_a_few_passes)
+{
+	baton_request request;
+
+	ck_assert_uint_gt(passes_until_yield(1), 1000);
+	for (int tag = 2; tag < 10; tag++)
+		ck_assert_uint_le(passes_until_yield(tag), 20);
+
+	/* A message that comes without a yield. */
+	transport.on_test = end_in_a_later_test;
+	request = scripted_recv(comm, s, 10, NULL);
+	ck_assert_int_eq(baton_finish(&request, -1, NULL), BATON_OK);
+	ck_assert_uint_gt(passes_until_yield(11), 1000);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -674,6 +735,7 @@ main(void)
 		thread_is_not_cancelled_while_it_has_a_lock,
 		steps_are_driven_until_one_ends_or_time_is_up,
 		finish_asks_the_peer_alone_and_makes_a_pass_now_and_then,
+		rank_that_shares_its_core_yields_after_a_few_passes,
 	};
 
 	return RUN_TESTS_WITH("wait", tests, world_setup, world_teardown);
