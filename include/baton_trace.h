@@ -233,7 +233,7 @@ struct baton_trace_operation {
 	uint64_t bytes;      /* to send; the room of a receive */
 
 	uint64_t stream;     /* the handle of its stream; 0: the default one, or it is on none */
-	uint64_t offset;     /* of the call in its module: where it returns to */
+	uint64_t offset;     /* of the call in its module: where it returns to; without a module its address */
 	uint64_t user_data;  /* of the options */
 	uint64_t parent;     /* the serial of its group or of the launch of a plan; 0: none */
 	uint64_t signals;    /* signals that it adds or awaits; 0: none */

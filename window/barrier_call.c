@@ -44,7 +44,7 @@ enter_directly(struct baton_comm *comm, baton_stream stream,
 	batoni_op_name(op, NULL, 0, -1, BATONI_TAG_BARRIER);
 	batoni_direct_fill(op, comm, BATONI_KIND_BARRIER, BATONI_PATH_ONESIDED,
 	                   BATONI_WAIT, stream, batoni_direct_flags(options),
-	                   options ? options->user_data : 0);
+	                   options ? options->user_data : 0, BATONI_SITE);
 	batoni_barrier_place(rma, &op->transfer);
 	batoni_direct_end(op, batoni_barrier_issue(rma, &op->transfer), request_p);
 	return BATON_OK;
@@ -92,6 +92,7 @@ baton_barrier(struct baton_comm *comm, baton_stream stream,
 	                                memory_order_relaxed) &&
 	           enter_directly(comm, stream, options, request_p) == BATON_OK))
 		return BATON_OK;
+	BATONI_NOTE_SITE();
 	status = batoni_check_target("baton_barrier", comm, stream, false);
 	if (status == BATON_OK)
 		status = check_layer(comm);

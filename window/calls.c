@@ -193,7 +193,7 @@ wait_directly(const struct baton_wait_signal_desc *desc,
 	batoni_op_name(op, NULL, 0, desc->peer, 0);
 	batoni_direct_fill(op, comm, BATONI_KIND_WAIT, BATONI_PATH_ONESIDED,
 	                   BATONI_WAIT, stream, batoni_direct_flags(options),
-	                   options ? options->user_data : 0);
+	                   options ? options->user_data : 0, BATONI_SITE);
 	status = batoni_wait_issue_one(batoni_rma_of(comm), &op->transfer, desc);
 	if (unlikely(status == BATON_ERR_AGAIN)) {
 		batoni_direct_undo(comm, op);
@@ -268,6 +268,7 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
 	           wait_directly(descs, comm, stream, options, request_p) ==
 	                   BATON_OK))
 		return BATON_OK;
+	BATONI_NOTE_SITE();
 	status = batoni_check_target("baton_wait_signal", comm, stream, false);
 	if (status == BATON_OK)
 		status = batoni_check_layer("baton_wait_signal", comm);

@@ -82,3 +82,54 @@ batoni_rma_counter(struct batoni_onesided *onesided,
 	                        : pending->put.signal_index;
 	*context_p = waits ? pending->wait.context : transfer->tag;
 }
+
+/* Each counter that the wait names. */
+static size_t
+list_nodes(const struct batoni_rma *rma, uint32_t node,
+           struct batoni_units units[], size_t max)
+{
+	const uint32_t signals = (uint32_t)rma->base.signals_max;
+	size_t n = 0;
+
+	for (; node && n < max; node = batoni_node_at(rma, node)->next) {
+		const struct batoni_wait_node *at = batoni_node_at(rma, node);
+		const struct batoni_channel *channel = at->counter->channel;
+		uint32_t pair = (uint32_t)(at->counter - channel->link->counters);
+
+		units[n++] = (struct batoni_units){
+			.peer = channel->peer,
+			.signal_index = (int)(pair % signals),
+			.context = (int)(pair / signals),
+			.units = at->units,
+		};
+	}
+	return n;
+}
+
+size_t
+batoni_rma_units(struct batoni_onesided *onesided,
+                 const struct batoni_transfer *transfer, bool ended,
+                 struct batoni_units units[], size_t max)
+{
+	const struct batoni_rma *rma =
+		(const struct batoni_rma *)(const void *)onesided;
+	const struct batoni_pending *pending = &rma->pending[transfer->slot];
+
+	if (batoni_transfer_is_barrier(transfer) || batoni_is_flush(transfer))
+		return 0;
+	units[0].peer = transfer->peer;
+	if (transfer->direction != BATONI_WAIT) {
+		units[0].signal_index = pending->put.signal_index;
+		units[0].context = transfer->tag;
+		units[0].units = pending->put.signal_index == BATONI_NO_SIGNAL
+		                         ? 0
+		                         : batoni_put_adds(pending);
+		return 1;
+	}
+	units[0].signal_index = pending->wait.signal_index;
+	units[0].context = pending->wait.context;
+	units[0].units = pending->wait.units;
+	if (ended || pending->wait.signal_index >= 0)
+		return 1;
+	return 1 + list_nodes(rma, pending->wait.nodes, units + 1, max - 1);
+}

@@ -214,7 +214,7 @@ flush_directly(int peer, struct baton_comm *comm, baton_stream stream,
 	batoni_op_name(op, NULL, 0, peer, BATONI_FLUSH_TAG);
 	batoni_direct_fill(op, comm, BATONI_KIND_FLUSH, BATONI_PATH_ONESIDED,
 	                   BATONI_WAIT, stream, batoni_direct_flags(options),
-	                   options ? options->user_data : 0);
+	                   options ? options->user_data : 0, BATONI_SITE);
 	if (likely(batoni_list_empty(&rma->unended) &&
 	           batoni_list_empty(&rma->unacked))) {
 		batoni_transfer_moved(&op->transfer, 0);
@@ -317,5 +317,6 @@ baton_flush(int peer, unsigned flags, struct baton_comm *comm,
 	           flush_directly(peer, comm, stream, options, request_p) ==
 	                   BATON_OK))
 		return BATON_OK;
+	BATONI_NOTE_SITE();
 	return flush_slowly(flags, &a, comm);
 }

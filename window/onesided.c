@@ -327,6 +327,7 @@ const struct batoni_onesided_ops batoni_onesided_ops = {
 	.start = layer_start,
 	.describe = batoni_rma_describe,
 	.counter = batoni_rma_counter,
+	.units = batoni_rma_units,
 	.message_done = layer_message_done,
 	.forget = batoni_elsewhere_forget,
 	.alive = layer_alive,

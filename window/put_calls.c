@@ -128,7 +128,7 @@ put_directly(enum batoni_op_kind kind, const struct batoni_arguments *a,
 	batoni_op_name(op, a->buffer, bytes, a->peer, a->tag);
 	batoni_direct_fill(op, comm, kind, BATONI_PATH_ONESIDED, BATONI_PUT,
 	                   a->stream, batoni_direct_flags(a->options),
-	                   a->options ? a->options->user_data : 0);
+	                   a->options ? a->options->user_data : 0, BATONI_SITE);
 	write_pending(rma, op->transfer.slot, more);
 	batoni_put_count(rma, &op->transfer);
 	batoni_direct_end(op, batoni_put_issue(rma, &op->transfer), a->request_p);
@@ -388,6 +388,7 @@ enqueue_put_or_get(enum batoni_op_kind kind, struct batoni_arguments *a,
 	                        a->count * batoni_datatype_sizes[a->type], more,
 	                        comm) == BATON_OK))
 		return BATON_OK;
+	BATONI_NOTE_SITE();
 	return put_slowly(kind, a, more, signals, flags, comm);
 }
 
@@ -554,6 +555,7 @@ atomic(struct batoni_arguments *a, const struct put_more *more, unsigned flags,
 	                        a->count * sizeof(uint64_t), more, comm) ==
 	                   BATON_OK))
 		return BATON_OK;
+	BATONI_NOTE_SITE();
 	return atomic_slowly(a, more, flags, comm);
 }
 
@@ -652,6 +654,7 @@ baton_signal(int peer, int signal_index, int context, unsigned flags,
 
 	if (likely(signal_directly(&a, &more, flags, comm)))
 		return BATON_OK;
+	BATONI_NOTE_SITE();
 	return enqueue_signal(&a, &more, flags, comm, false);
 }
 
@@ -670,5 +673,6 @@ baton_signal_add(int peer, int signal_index, int context, uint32_t units,
 
 	if (likely(units > 0 && signal_directly(&a, &more, flags, comm)))
 		return BATON_OK;
+	BATONI_NOTE_SITE();
 	return enqueue_signal(&a, &more, flags, comm, units == 0);
 }

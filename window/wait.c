@@ -487,6 +487,7 @@ batoni_wait_issue_one(struct batoni_rma *rma, struct batoni_transfer *transfer,
 		return BATON_ERR_AGAIN;
 	pending->wait.signal_index = desc->signal_index;
 	pending->wait.context = desc->context;
+	pending->wait.units = units;
 	counter = batoni_counter_of(rma, link, desc->signal_index, desc->context);
 	if (atomic_load_explicit(counter->value, memory_order_acquire) >=
 	    counter->given + units) {

@@ -82,6 +82,9 @@ void batoni_windows_close(struct batoni_rma *rma);
 /* ---- describe.c ---- */
 
 /* Slot `counter` of batoni_onesided_ops. */
+size_t batoni_rma_units(struct batoni_onesided *onesided,
+                        const struct batoni_transfer *transfer, bool ended,
+                        struct batoni_units units[], size_t max);
 void batoni_rma_counter(struct batoni_onesided *onesided,
                         const struct batoni_transfer *transfer,
                         int *signal_index_p, int *context_p);

@@ -69,6 +69,13 @@
 	  "0",                                                                \
 	  "1: each operation is drawn as ranges of NVTX, for NVIDIA's tools, " \
 	  "if Baton was built with -DBATON_WITH_NVTX=ON")                     \
+	X(text, trace, BATON_TRACE, "a directory",                            \
+	  "none",                                                             \
+	  "where each rank keeps what its communicators do, in files that "   \
+	  "outlive it, for baton trace. Best in memory, as /dev/shm is")      \
+	X(number, trace_operations, BATON_TRACE_OPERATIONS, "256 to 16777216", \
+	  "16384",                                                            \
+	  "how many operations such a file keeps, the latest, of 128 bytes each") \
 	X(text, interface, BATON_INTERFACE, "an interface, or an address",    \
 	  "MASTER_ADDR, or the first interface that is up, loopback last",    \
 	  "where a process listens for ranks of other processes, without MPI") \
@@ -130,6 +137,8 @@ struct batoni_config {
 	bool nccl_lists; /* BATON_NCCL_LISTS=1 */
 	bool check; /* BATON_CHECK=1 */
 	bool nvtx;  /* BATON_NVTX=1 */
+	char trace[BATONI_CONFIG_FILE_BYTES]; /* "": not set */
+	uint32_t trace_operations; /* 0: not set */
 	char interface[BATONI_CONFIG_FILE_BYTES];
 	uint32_t port; /* 0: not set */
 	char secret[BATONI_CONFIG_FILE_BYTES];

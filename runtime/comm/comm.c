@@ -29,6 +29,7 @@
 #include "log.h"
 #include "mem.h"
 #include "nvtx.h"
+#include "trace.h"
 #include "place.h"
 #include "registry.h"
 #include "sweep.h"
@@ -304,8 +305,8 @@ comm_free(struct baton_comm *comm)
 	batoni_free(comm->order.observe);
 	batoni_free(comm->order.follow);
 	batoni_free(comm->order.transfers);
-	batoni_nvtx_close(comm->trace);
-	comm->trace = NULL;
+	batoni_nvtx_close(comm->nvtx);
+	comm->nvtx = NULL;
 	give_index(comm->index, generation);
 	if (freed != BATON_OK) {
 		keep_for_device(comm, freed == BATON_ERR_UNSUPPORTED
@@ -610,9 +611,11 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	comm->driving.by_any = transport->drivers == BATONI_DRIVERS_ANY;
 	comm->driving.by_engine =
 		comm->driving.by_any && comm->progress != BATON_PROGRESS_CALLS;
-	batoni_observe_comm(comm, batoni_nvtx_observer);
+	batoni_observe_comm(comm);
+	batoni_observe_comm_by(comm, batoni_nvtx_observer(comm));
+	batoni_observe_comm_by(comm, batoni_trace_observer(comm));
 	comm->plain = comm->driving.by_any && comm->in_engine &&
-	              comm->timeout_ns == 0 && !comm->observed && !comm->inspects &&
+	              comm->timeout_ns == 0 && !comm->off_fast && !comm->inspects &&
 	              !comm->checked;
 	/* The thread that creates such a communicator is the one that drives it. */
 	if (transport->drivers == BATONI_DRIVERS_MAIN)
@@ -637,6 +640,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	if (near)
 		batoni_comm_add_path(comm, near);
 	batoni_comm_choose_message_paths(comm);
+	batoni_trace_paths(comm);
 	batoni_handle_start(&comm->handle);
 	atomic_store_explicit(&batoni_comms[comm->index], comm,
 	                      memory_order_release);
@@ -683,6 +687,7 @@ baton_comm_destroy(struct baton_comm *comm)
 		return BATON_OK;
 	if (!batoni_comm_lives(comm))
 		return batoni_refuse_comm("baton_comm_destroy", comm);
+	batoni_trace_leaves(comm);
 	status = batoni_comm_leave(comm, &gone);
 	if (!gone)
 		return status;
@@ -694,6 +699,8 @@ baton_comm_destroy(struct baton_comm *comm)
 	comm->transport_ops->close(comm->transport, status != BATON_OK);
 	/* Other ranks' calls, and the close, may have told that something moves. */
 	batoni_comm_unlist(comm);
+	comm->observed = false;
+	batoni_trace_close(comm, status == BATON_OK);
 	batoni_unlock();
 	comm_free(comm);
 	return BATON_OK;

@@ -2,9 +2,10 @@
 /*
  * The creation of a communicator, on one rank, over any bootstrap.
  *
- *   SETUPS --> OPENS --> ... --> OPENS --> (NATIVE) --> OVER
+ *   SETUPS --> (MEETS) --> OPENS --> ... --> OPENS --> (NATIVE) --> OVER
  *
- * SETUPS: the ranks exchange their setups; all compare them, and take what follows from them.  Then
+ * SETUPS: the ranks exchange their setups; all compare them, and take what follows from them.  MEETS: where all
+ * keep traces (diag/trace.c), some exchanges that tell how far their clocks are apart.  Then
  * each prepares its communicator, and makes the first step of opening its transport.  OPENS: they
  * exchange how the step went, and the cards that it has written; then comes the next step, until
  * the transport is open.  NATIVE: where the setup asks for a native transport, that is opened over
@@ -25,6 +26,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "clock.h"
 #include "comm.h"
@@ -32,7 +34,12 @@
 #include "core.h"
 #include "engine.h"
 #include "tables.h"
+#include "ticks.h"
+#include "trace.h"
 #include "wake.h"
+
+/* Exchanges for the clocks of traces. */
+#define MEETINGS 8u
 
 static_assert(sizeof(struct batoni_proposal) <= BATONI_RECORD_MAX, "it is a record");
 static_assert(sizeof(struct batoni_report) <= BATONI_RECORD_MAX, "it is a record");
@@ -249,14 +256,29 @@ check_patience(const struct batoni_creation *creation)
 	                                          1000000));
 }
 
+/* None has left it before all had entered. */
+static void
+note_round(struct batoni_creation *creation)
+{
+	unsigned n = creation->rounds_count;
+
+	if (!creation->entered || n == BATONI_CREATION_ROUNDS)
+		return;
+	creation->rounds[n].enter = creation->entered;
+	creation->rounds[n].leave = batoni_ticks();
+	creation->rounds_count++;
+}
+
 static enum baton_status
 exchange(struct batoni_creation *creation, size_t bytes, const void **all_p)
 {
 	struct batoni_bootstrap *bootstrap = &creation->bootstrap;
 	enum baton_status status;
 
-	if (creation->begun_ns == 0)
+	if (creation->begun_ns == 0) {
 		creation->begun_ns = batoni_real_ns();
+		creation->entered = *batoni_config()->trace ? batoni_ticks() : 0;
+	}
 	batoni_lock();
 	status = bootstrap->ops->exchange(bootstrap, &creation->mine, bytes,
 	                                  all_p);
@@ -268,6 +290,8 @@ exchange(struct batoni_creation *creation, size_t bytes, const void **all_p)
 	if (status == BATON_PENDING)
 		return status;
 	creation->begun_ns = 0;
+	if (status == BATON_OK)
+		note_round(creation);
 	return status == BATON_OK ? status
 	                          : batoni_creation_missed(creation, status);
 }
@@ -288,6 +312,7 @@ make_offer(struct batoni_creation *creation)
 	offer->stages = setup->stages;
 	offer->requests = setup->requests_max;
 	offer->near = setup->near;
+	offer->trace = setup->trace_id;
 	batoni_lock();
 	offer->reach = creation->ops->reach(setup->device_ops);
 	batoni_unlock();
@@ -310,6 +335,35 @@ check_setup(const struct batoni_creation *creation, struct batoni_comm_setup *se
 	                     batoni_native_layer()->constant);
 }
 
+/* This rank's part of the communicator's number for traces. */
+static void
+number_trace(struct batoni_comm_setup *setup)
+{
+	setup->trace_parent = setup->trace_id;
+	setup->trace_id = 0;
+	if (!*batoni_config()->trace)
+		return;
+	batoni_ticks_open();
+	if (getrandom(&setup->trace_id, sizeof(setup->trace_id), 0) < 0 ||
+	    setup->trace_id == 0)
+		setup->trace_id = 1;
+}
+
+/* The number, of which each rank that keeps a trace has brought a part. */
+static void
+join_traces(struct batoni_comm_setup *setup, const struct batoni_proposal offers[])
+{
+	uint64_t number = 0;
+
+	setup->traced = true;
+	for (int rank = 0; rank < setup->size; rank++) {
+		setup->traced &= offers[rank].trace != 0;
+		number = (number ^ offers[rank].trace) * UINT64_C(0x9e3779b97f4a7c15);
+	}
+	if (setup->trace_id)
+		setup->trace_id = number ? number : 1;
+}
+
 /* The bootstrap is joined: what this rank brings. */
 static void
 begin(struct batoni_creation *creation)
@@ -327,6 +381,7 @@ begin(struct batoni_creation *creation)
 	*host_rank = *host_rank >= 0
 	                     ? *host_rank * bootstrap->within + bootstrap->before
 	                     : bootstrap->rank;
+	number_trace(setup);
 	if (creation->status == BATON_OK) {
 		status = check_setup(creation, setup);
 		if (status != BATON_OK)
@@ -342,6 +397,7 @@ conclude(struct batoni_creation *creation, const struct batoni_proposal offers[]
 	struct batoni_accord accord = {.unable = -1, .forced = -1};
 	struct batoni_comm_setup *setup = &creation->setup;
 
+	join_traces(setup, offers);
 	for (int rank = creation->bootstrap.size - 1; rank >= 0; rank--) {
 		const struct batoni_proposal *offer = &offers[rank];
 
@@ -383,6 +439,9 @@ start(struct batoni_creation *creation, struct batoni_transport *transport)
 	creation->comm->bootstrap = bootstrap->kind;
 	creation->comm->setup = creation->setup;
 	batoni_comm_start(creation->comm, transport);
+	for (unsigned i = 0; i < creation->rounds_count; i++)
+		batoni_trace_round(creation->comm, creation->rounds[i].enter,
+		                   creation->rounds[i].leave);
 	if (creation->ops->starting)
 		creation->ops->starting->started(&creation->opening,
 		                                 creation->comm);
@@ -467,7 +526,27 @@ step_setups(struct batoni_creation *creation)
 		status = judge_setups(creation, all);
 	if (status != BATON_OK)
 		return give_up(creation, status);
-	prepare(creation);
+	if (creation->setup.traced && creation->setup.size > 1)
+		creation->state = BATONI_CREATION_MEETS;
+	else
+		prepare(creation);
+	return BATON_PENDING;
+}
+
+/* The plans once more, which nobody looks at. */
+static enum baton_status
+step_meets(struct batoni_creation *creation)
+{
+	enum baton_status status;
+	const void *all;
+
+	status = exchange(creation, sizeof(creation->mine.offer), &all);
+	if (status == BATON_PENDING)
+		return status;
+	if (status != BATON_OK)
+		return give_up(creation, status);
+	if (++creation->meetings == MEETINGS)
+		prepare(creation);
 	return BATON_PENDING;
 }
 
@@ -517,6 +596,8 @@ batoni_creation_step(struct batoni_creation *creation)
 		return step_setups(creation);
 	case BATONI_CREATION_OPENS:
 		return step_opens(creation);
+	case BATONI_CREATION_MEETS:
+		return step_meets(creation);
 	case BATONI_CREATION_NATIVE:
 		return step_native(creation);
 	case BATONI_CREATION_OVER:

@@ -21,6 +21,7 @@ struct batoni_proposal {
 	struct batoni_outcome outcome;
 	int64_t values[BATONI_COMPARED];
 	int64_t stages, requests, reach, near;
+	uint64_t trace; /* a random number; 0: this rank keeps no trace */
 };
 
 /* Those after it, one for each step of opening the transport. */
@@ -31,10 +32,13 @@ struct batoni_report {
 
 enum batoni_creation_state {
 	BATONI_CREATION_SETUPS,  /* the ranks tell each other their setups */
+	BATONI_CREATION_MEETS,  /* and once more, for the clocks of traces */
 	BATONI_CREATION_OPENS,  /* and how a step went */
 	BATONI_CREATION_NATIVE, /* a native transport is opened over the transport */
 	BATONI_CREATION_OVER
 };
+
+#define BATONI_CREATION_ROUNDS 16u
 
 /* Of one rank.  It does not move once its bootstrap is joined. */
 struct batoni_creation {
@@ -50,6 +54,12 @@ struct batoni_creation {
 		struct batoni_report report;
 	} mine;
 	uint64_t begun_ns; /* the exchange that is under way; 0: none is */
+	/* Of traces: when this rank entered that exchange, and what has been. */
+	uint64_t entered;
+	struct {
+		uint64_t enter, leave;
+	} rounds[BATONI_CREATION_ROUNDS];
+	unsigned rounds_count, meetings;
 	/* A native one's. */
 	struct batoni_transport *lower;
 	/* When it is over, or when this rank alone has failed. */

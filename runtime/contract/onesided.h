@@ -66,6 +66,14 @@ struct batoni_beside_ops {
 	             struct batoni_transfer *transfer);
 };
 
+/* A counter, and what is added to it or awaited of it. */
+struct batoni_units {
+	int peer;         /* or -1: several */
+	int signal_index; /* or -1: several, or none */
+	int context;      /* or -1: several */
+	uint64_t units;
+};
+
 struct batoni_onesided_ops {
 	const struct batoni_beside_ops *beside;
 
@@ -94,6 +102,13 @@ struct batoni_onesided_ops {
 	void (*counter)(struct batoni_onesided *onesided,
 	                const struct batoni_transfer *transfer,
 	                int *signal_index_p, int *context_p);
+
+	/* What it names, for a trace: that counter, with -1 for several and 0 units; and, of an operation that
+	 * names several and has not ended, each of them behind that, up to `max` in all.  The thread to which
+	 * the operation belongs.  Returns how many; 0: it names none. */
+	size_t (*units)(struct batoni_onesided *onesided,
+	                const struct batoni_transfer *transfer, bool ended,
+	                struct batoni_units units[], size_t max);
 
 	/* The call has described the operation, and no path gets it, since the call or its group
 	 * was refused: drop what the layer keeps of it. */

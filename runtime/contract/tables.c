@@ -397,6 +397,7 @@ static const struct batoni_slot onesided_slots[] = {
 	SLOT(batoni_onesided_ops, "", message_done),
 	SLOT(batoni_onesided_ops, "", describe),
 	SLOT(batoni_onesided_ops, "", counter),
+	SLOT(batoni_onesided_ops, "", units),
 	SLOT(batoni_onesided_ops, "", forget),
 	SLOT(batoni_onesided_ops, "", alive),
 	SLOT(batoni_onesided_ops, "", drain),

@@ -2,7 +2,7 @@
 /*
  * The parts of a communicator (struct baton_comm, core.h), each with the file whose rules
  * hold for it.  Later rooms keep their own state behind a pointer: the memory of lists
- * (ops/tensor_store.c), a trace (diag/nvtx.c).
+ * (ops/tensor_store.c), ranges (diag/nvtx.c), a trace (diag/trace.c).
  */
 #ifndef BATONI_COMM_PARTS_H
 #define BATONI_COMM_PARTS_H

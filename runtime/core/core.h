@@ -31,6 +31,7 @@
 #include "kind.h"
 #include "mem.h"
 #include "native.h"
+#include "observer.h"
 #include "onesided.h"
 #include "opening.h"
 #include "pool.h"
@@ -88,13 +89,16 @@ struct baton_comm {
 	unsigned capabilities;  /* BATON_CAP_*, but for lists */
 	unsigned message_paths; /* BATON_MESSAGE_PATH_*, or'ed */
 	const char *why_not_near; /* why not all messages go through shared memory */
-	bool observed; /* life.h: it keeps time stamps, or has an observer */
-	const struct batoni_observer *observer; /* or NULL */
-	struct batoni_trace *trace; /* nvtx.c, or NULL */
+	bool observed; /* life.h: it keeps time stamps, or has observers */
+	bool off_fast; /* and that keeps operations off the fast path */
+	uint8_t observers_count;
+	const struct batoni_observer *observers[BATONI_OBSERVERS_MAX];
+	struct batoni_nvtx *nvtx;   /* nvtx.c, or NULL */
+	struct batoni_trace *trace; /* trace.h, or NULL */
 	bool plain; /* direct.h applies: in-engine, memory of the host, messages that are
 	               host-issued and not checked by their path, any thread drives,
-	               no default deadline, nothing observes the life of its
-	               operations, and nothing asks for their types */
+	               no default deadline, nothing that keeps operations off the fast
+	               path observes them, and nothing asks for their types */
 	int64_t timeout_ns; /* 0: none */
 	enum baton_progress progress;
 	struct batoni_upcalls upcalls;

@@ -31,6 +31,7 @@
 #include "log.h"
 #include "forecast.h"
 #include "sweep.h"
+#include "ticks.h"
 #include "wake.h"
 
 /* How often the clock is read to decide whether to check the peers: in passes, and in
@@ -110,6 +111,8 @@ tell_driver(void)
 void
 batoni_inbox_push(struct batoni_op *op)
 {
+	if (unlikely(op->comm->observed))
+		batoni_op_observe_event(op, BATONI_EVENT_HANDED);
 	batoni_op_list_in(op, BATONI_IN_INBOX);
 	push(&batoni_engine.inbox, op, &op->next);
 	tell_driver();
@@ -123,6 +126,8 @@ batoni_inbox_push_chain(struct batoni_op *first)
 
 	for (op = first; op; op = next) {
 		next = op->next;
+		if (unlikely(op->comm->observed))
+			batoni_op_observe_event(op, BATONI_EVENT_HANDED);
 		batoni_op_list_in(op, BATONI_IN_INBOX);
 		op->next = newest;
 		newest = op;
@@ -481,6 +486,7 @@ batoni_pass(void)
 	                    batoni_this_thread();
 	size_t events = 0;
 
+	batoni_ticks_pass();
 	if (atomic_load_explicit(&e->inbox, memory_order_relaxed))
 		events += batoni_place_inbox();
 	if (atomic_load_explicit(&e->posted, memory_order_relaxed))

@@ -70,6 +70,8 @@ struct batoni_kind {
 	 * same.) */
 	bool ends_broken;
 	bool off_stream; /* it is on no stream */
+	/* A point: it runs the program's function; its stream waits for another request there. */
+	bool runs, joins;
 
 	/* A new operation that is no transfer: it is counted, and the slot moves it on.  Points on
 	 * streams have batoni_point_place. */

@@ -28,6 +28,7 @@
 #include <sched.h>
 
 #include "engine.h"
+#include "life.h"
 #include "forecast.h"
 
 #define SPINS 300u      /* passes without events before the worker gives up */
@@ -183,6 +184,8 @@ run_on_device(struct batoni_op *op)
 
 	if (!begin_function(comm))
 		return;
+	if (unlikely(comm->observed))
+		batoni_op_observe_event(op, BATONI_EVENT_RUNS);
 	batoni_thread.engine = true;
 	batoni_thread.launched = true;
 	op->launch(op->transfer.buffer);
@@ -210,6 +213,8 @@ batoni_reached_launch(struct batoni_stream_item *item)
 		start_running();
 	else
 		stop_running();
+	if (unlikely(op->comm->observed))
+		batoni_op_observe_event(op, BATONI_EVENT_RUNS);
 	batoni_thread.engine = true;
 	batoni_thread.launched = true;
 	op->launch(op->transfer.buffer);

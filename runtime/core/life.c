@@ -20,21 +20,37 @@ host_copying(struct batoni_upcalls *upcalls, const struct batoni_transfer *trans
 		batoni_container_of(upcalls, struct baton_comm, upcalls);
 
 	/* Messages of the one-sided layer are no operations. */
-	if (transfer->slot < comm->pool.size)
-		comm->observer->copying(comm->observer->context,
-		                        &comm->pool.ops[transfer->slot], begins);
+	if (transfer->slot >= comm->pool.size)
+		return;
+	for (unsigned i = 0; i < comm->observers_count; i++) {
+		const struct batoni_observer *observer = comm->observers[i];
+
+		if (observer->copying)
+			observer->copying(observer->context,
+			                  &comm->pool.ops[transfer->slot],
+			                  begins);
+	}
 }
 
 void
-batoni_observe_comm(struct baton_comm *comm,
-                    const struct batoni_observer *(*trace)(
-			    struct baton_comm *comm))
+batoni_observe_comm(struct baton_comm *comm)
 {
-	comm->observer = atomic_load(&current);
-	if (!comm->observer)
-		comm->observer = trace(comm);
-	comm->observed = comm->pool.stamps || comm->observer;
-	if (comm->observer && comm->observer->copying)
+	comm->observed = comm->off_fast = comm->pool.stamps;
+	comm->observers_count = 0;
+	batoni_observe_comm_by(comm, atomic_load(&current));
+}
+
+void
+batoni_observe_comm_by(struct baton_comm *comm,
+                       const struct batoni_observer *observer_or_null)
+{
+	if (!observer_or_null)
+		return;
+	assert(comm->observers_count < BATONI_OBSERVERS_MAX);
+	comm->observers[comm->observers_count++] = observer_or_null;
+	comm->observed = true;
+	comm->off_fast |= !observer_or_null->fast;
+	if (observer_or_null->copying)
 		comm->upcalls.copying = host_copying;
 }
 
@@ -42,10 +58,11 @@ static void
 stamp(struct batoni_op *op, enum batoni_op_state state)
 {
 	struct batoni_pool *pool = &op->comm->pool;
-	uint32_t slot = batoni_pool_slot(pool, op);
+	uint32_t slot;
 
-	if (!pool->stamps || (op->flags & BATONI_FLAG_LOCAL))
+	if (likely(!pool->stamps) || (op->flags & BATONI_FLAG_LOCAL))
 		return;
+	slot = batoni_pool_slot(pool, op);
 	switch (state) {
 	case BATONI_NEW:
 		batoni_pool_start_stamps(pool, slot, batoni_now_ns());
@@ -65,18 +82,57 @@ stamp(struct batoni_op *op, enum batoni_op_state state)
 enum baton_status
 batoni_op_observe(struct batoni_op *op, enum batoni_op_state state)
 {
-	const struct batoni_observer *observer = op->comm->observer;
+	const struct baton_comm *comm = op->comm;
+	enum baton_status status = BATON_OK;
 
 	stamp(op, state);
-	return observer ? observer->moved(observer->context, op, state)
-	                : BATON_OK;
+	for (unsigned i = 0; i < comm->observers_count; i++) {
+		const struct batoni_observer *observer = comm->observers[i];
+		enum baton_status said =
+			observer->moved(observer->context, op, state);
+
+		status = status == BATON_OK ? said : status;
+	}
+	return status;
+}
+
+void
+batoni_op_observe_begun(struct batoni_op *op, enum batoni_op_state state,
+                        const void *site)
+{
+	const struct baton_comm *comm = op->comm;
+
+	stamp(op, state);
+	for (unsigned i = 0; i < comm->observers_count; i++) {
+		const struct batoni_observer *observer = comm->observers[i];
+
+		if (observer->begun)
+			observer->begun(observer->context, op, state, site);
+		else
+			(void)observer->moved(observer->context, op, state);
+	}
+}
+
+void
+batoni_op_observe_event(struct batoni_op *op, enum batoni_event event)
+{
+	const struct baton_comm *comm = op->comm;
+
+	for (unsigned i = 0; i < comm->observers_count; i++) {
+		const struct batoni_observer *observer = comm->observers[i];
+
+		if (observer->event)
+			observer->event(observer->context, op, event);
+	}
 }
 
 void
 batoni_op_observe_left(struct baton_comm *comm, uint32_t slot)
 {
-	const struct batoni_observer *observer = comm->observer;
+	for (unsigned i = 0; i < comm->observers_count; i++) {
+		const struct batoni_observer *observer = comm->observers[i];
 
-	if (observer && observer->left)
-		observer->left(observer->context, comm, slot);
+		if (observer->left)
+			observer->left(observer->context, comm, slot);
+	}
 }

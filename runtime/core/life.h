@@ -3,9 +3,10 @@
  * The life of an operation: how it begins, moves from state to state, and ends.  All ways of
  * enqueuing and ending go through these functions, the fast one (direct.h) too.
  *
- * What watches operations hooks in here: time stamps, and an observer (a trace, or faults
- * that a test injects).  A communicator that has either is `observed`, which keeps its
- * operations off the fast way; the others pay for one test of that flag.
+ * What watches operations hooks in here: time stamps, and observers (traces, or faults
+ * that a test injects).  A communicator that has either is `observed`; the others pay for one test of
+ * that flag.  Unless all its observers are `fast`, it is also `off_fast`: its operations do not take the
+ * fast path.
  */
 #ifndef BATONI_LIFE_H
 #define BATONI_LIFE_H
@@ -16,9 +17,13 @@
 #define BATONI_ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* The operation was moved: take its time stamp, and tell the observer.  Returns what that
- * answers (BATON_OK without one). */
+ * answers (BATON_OK without any). */
 enum baton_status batoni_op_observe(struct batoni_op *op,
                                     enum batoni_op_state state);
+/* The same of its first state; site: where the program's call returns to. */
+void batoni_op_observe_begun(struct batoni_op *op, enum batoni_op_state state,
+                             const void *site);
+void batoni_op_observe_event(struct batoni_op *op, enum batoni_event event);
 
 /* It has ended, and all threads have been told; the slot may be another operation's. */
 void batoni_op_observe_left(struct baton_comm *comm, uint32_t slot);
@@ -45,7 +50,7 @@ batoni_op_move(struct batoni_op *op, enum batoni_op_state state)
 }
 
 /* Fill in all that the caller does not: it sets the transfer's buffer, bytes, peer and tag
- * before, and the holders after.  word: on which its stream waits, or NULL. */
+ * before, and the holders after.  word: on which its stream waits, or NULL.  site: for observers. */
 BATONI_ALWAYS_INLINE void
 batoni_op_begin(struct batoni_op *op, struct baton_comm *comm,
                 unsigned kind, enum batoni_op_state state,
@@ -53,7 +58,7 @@ batoni_op_begin(struct batoni_op *op, struct baton_comm *comm,
                 baton_stream stream,
                 void (*reached)(struct batoni_stream_item *item),
                 _Atomic uint64_t *word, uint64_t value, unsigned item_flags,
-                uint64_t user_data, int64_t timeout_ns)
+                uint64_t user_data, int64_t timeout_ns, const void *site)
 {
 	batoni_set(op->comm, comm);
 	batoni_transfer_moved(&op->transfer, 0);
@@ -72,7 +77,9 @@ batoni_op_begin(struct batoni_op *op, struct baton_comm *comm,
 	op->timeout_ns = timeout_ns;
 	op->queue = NULL;
 	batoni_set(op->group_of, NULL);
-	batoni_op_enter(op, state);
+	__atomic_store_n(&op->state, (uint8_t)state, __ATOMIC_RELEASE);
+	if (unlikely(comm->observed))
+		batoni_op_observe_begun(op, state, site);
 }
 
 /* It has ended in `status`; its word, which other threads poll, changes after this.  It is in no list of
@@ -85,11 +92,11 @@ batoni_op_close(struct batoni_op *op, enum baton_status status)
 	batoni_op_move(op, BATONI_ENDED);
 }
 
-/* Set what watches the communicator's operations: what a test has set, else what `trace` returns, or
- * NULL. */
-void batoni_observe_comm(struct baton_comm *comm,
-                         const struct batoni_observer *(*trace)(
-				 struct baton_comm *comm));
+/* What watches the operations of a communicator that is made now: time stamps, and what a test has set. */
+void batoni_observe_comm(struct baton_comm *comm);
+/* One more; or NULL.  There is room. */
+void batoni_observe_comm_by(struct baton_comm *comm,
+                            const struct batoni_observer *observer_or_null);
 
 /* ---- op.c; the driver, unless said ---- */
 

@@ -390,7 +390,7 @@ batoni_line_claim(struct baton_comm *comm, int rank, int tag)
 
 	/* What may end otherwise than by its message is left to issue_head, and so is what is to look again:
 	 * an earlier message may be for it. */
-	if (!line || !line->expects || line->ready || comm->observed ||
+	if (!line || !line->expects || line->ready || comm->off_fast ||
 	    comm->fault.status != BATON_OK || comm->liveness.silent > 0 ||
 	    batoni_op_list(line->head) || !is_free(comm, rank, tag))
 		return NULL;

@@ -357,6 +357,8 @@ batoni_op_place_direct(struct batoni_op *op)
 {
 	count_active(op->comm, 1);
 	note_age(op);
+	if (unlikely(op->comm->observed))
+		batoni_op_observe_event(op, BATONI_EVENT_HANDED);
 	if (op->item.word)
 		place_on_stream(op);
 }
@@ -550,6 +552,8 @@ publish_end(struct batoni_op *op, enum baton_status status, bool lent)
 	if (unlikely(batoni_op_list(op)))
 		batoni_kind_of(op)->list->ended(op, status, lent);
 	batoni_op_close(op, status);
+	if (unlikely(lent && comm->observed))
+		batoni_op_observe_event(op, BATONI_EVENT_LENT);
 	batoni_op_stop_clock(op);
 	if (lent)
 		comm->work.lent++;

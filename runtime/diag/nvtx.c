@@ -45,7 +45,7 @@ struct ranges {
 	nvtxRangeId_t phase, copy; /* Pre, the transfer, Post; Memcpy */
 };
 
-struct batoni_trace {
+struct batoni_nvtx {
 	uint32_t slots;
 	struct ranges ranges[]; /* by slot; the driver's */
 };
@@ -118,7 +118,7 @@ ranges_of(const struct batoni_op *op)
 {
 	const struct baton_comm *comm = op->comm;
 
-	return &comm->trace->ranges[batoni_pool_slot(&comm->pool, op)];
+	return &comm->nvtx->ranges[batoni_pool_slot(&comm->pool, op)];
 }
 
 /* A stream-issued one is issued when it is placed, and armed later. */
@@ -161,7 +161,7 @@ static void
 left(void *context, const struct baton_comm *comm, uint32_t slot)
 {
 	(void)context;
-	end_phase(&comm->trace->ranges[slot]);
+	end_phase(&comm->nvtx->ranges[slot]);
 }
 
 static void
@@ -186,14 +186,14 @@ static const struct batoni_observer observer = {
 const struct batoni_observer *
 batoni_nvtx_observer(struct baton_comm *comm)
 {
-	struct batoni_trace *trace;
+	struct batoni_nvtx *nvtx;
 
 	if (!batoni_config()->nvtx)
 		return NULL;
-	trace = batoni_alloc(1, sizeof(*trace) +
+	nvtx = batoni_alloc(1, sizeof(*nvtx) +
 	                                comm->pool.size *
-	                                        sizeof(trace->ranges[0]));
-	if (!trace) {
+	                                        sizeof(nvtx->ranges[0]));
+	if (!nvtx) {
 		batoni_log(BATONI_LOG_WARN,
 		           "rank %d: no memory for the ranges of BATON_NVTX: "
 		           "none are drawn",
@@ -201,17 +201,17 @@ batoni_nvtx_observer(struct baton_comm *comm)
 		return NULL;
 	}
 	pthread_once(&once, create_domain);
-	trace->slots = comm->pool.size;
-	comm->trace = trace;
+	nvtx->slots = comm->pool.size;
+	comm->nvtx = nvtx;
 	return &observer;
 }
 
 void
-batoni_nvtx_close(struct batoni_trace *trace)
+batoni_nvtx_close(struct batoni_nvtx *nvtx)
 {
-	for (uint32_t i = 0; trace && i < trace->slots; i++)
-		end_phase(&trace->ranges[i]);
-	batoni_free(trace);
+	for (uint32_t i = 0; nvtx && i < nvtx->slots; i++)
+		end_phase(&nvtx->ranges[i]);
+	batoni_free(nvtx);
 }
 
 #define TEXT_OF(number) #number
@@ -248,9 +248,9 @@ batoni_nvtx_observer(struct baton_comm *comm)
 }
 
 void
-batoni_nvtx_close(struct batoni_trace *trace)
+batoni_nvtx_close(struct batoni_nvtx *nvtx)
 {
-	(void)trace;
+	(void)nvtx;
 }
 
 void

@@ -6,12 +6,12 @@
 #include "observer.h"
 
 struct baton_comm;
-struct batoni_trace;
+struct batoni_nvtx;
 
 /* What draws the ranges of the communicator's operations, if BATON_NVTX asks for them; NULL: nobody
- * does.  It has allocated comm->trace. */
+ * does.  It has allocated comm->nvtx. */
 const struct batoni_observer *batoni_nvtx_observer(struct baton_comm *comm);
 /* End what is open, and free it; or NULL. */
-void batoni_nvtx_close(struct batoni_trace *trace);
+void batoni_nvtx_close(struct batoni_nvtx *nvtx);
 
 #endif

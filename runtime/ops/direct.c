@@ -49,7 +49,7 @@ enqueue_any(const void *buffer, size_t count, enum baton_datatype type, int peer
 	               rank < 0 ? peer : rank, tag);
 	batoni_direct_fill(op, comm, BATONI_KIND_RECV, path, BATONI_RECV, stream,
 	                   batoni_direct_flags(options),
-	                   options ? options->user_data : 0);
+	                   options ? options->user_data : 0, batoni_thread.site);
 	if (rank >= 0) {
 		batoni_direct_end(op,
 		                  batoni_path_issue(comm->paths[path],
@@ -114,14 +114,16 @@ enqueue(enum batoni_op_kind kind, const void *buffer, size_t count,
 	             (path = batoni_message_path(comm, peer)) ==
 	                     BATONI_PATH_NONE ||
 	             !request_p || !batoni_place_is_ours(buffer, count) ||
-	             !(op = batoni_direct_begin(comm, stream))))
+	             !(op = batoni_direct_begin(comm, stream)))) {
+		BATONI_NOTE_SITE();
 		return enqueue_slowly(kind, buffer, count, type, peer, tag,
 		                      comm, stream, options, request_p);
+	}
 	batoni_op_name(op, buffer, count * batoni_datatype_sizes[type], peer, tag);
 	batoni_direct_fill(op, comm, kind, path,
 	                   kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV,
 	                   stream, batoni_direct_flags(options),
-	                   options ? options->user_data : 0);
+	                   options ? options->user_data : 0, BATONI_SITE);
 	batoni_direct_end(op, batoni_path_issue(comm->paths[path], &op->transfer),
 	                  request_p);
 	return BATON_OK;

@@ -90,12 +90,13 @@ batoni_direct_flags(const struct baton_op_options *options)
 	       (options && options->flags ? BATONI_FLAG_DETACHED : 0u);
 }
 
-/* flags: DETACHED, PLANNED; REACHED: it is issued now, else it is placed. */
+/* flags: DETACHED, PLANNED; REACHED: it is issued now, else it is placed.  site: BATONI_SITE where the
+ * public call inlines this. */
 BATONI_ALWAYS_INLINE void
 batoni_direct_fill(struct batoni_op *op, struct baton_comm *comm,
                    enum batoni_op_kind kind, uint8_t path,
                    enum batoni_direction direction, baton_stream stream,
-                   unsigned flags, uint64_t user_data)
+                   unsigned flags, uint64_t user_data, const void *site)
 {
 	bool now = flags & BATONI_FLAG_REACHED;
 	uint32_t slot = batoni_pool_slot(&comm->pool, op);
@@ -106,7 +107,7 @@ batoni_direct_fill(struct batoni_op *op, struct baton_comm *comm,
 	                flags & BATONI_FLAG_DETACHED ? NULL
 	                                             : &comm->pool.words[slot],
 	                comm->pool.values[slot], now ? BATONI_ITEM_PASSED : 0,
-	                user_data, 0);
+	                user_data, 0, site);
 }
 
 /* Leave the fast path before anything was issued.  op->comm may not be set yet. */

@@ -49,7 +49,7 @@ init_op(struct batoni_op *op, struct baton_comm *comm, enum batoni_op_kind kind,
 	                comm->in_engine ? batoni_reached_inline
 	                                : batoni_reached_posted,
 	                &comm->pool.words[slot], comm->pool.values[slot], 0, 0,
-	                comm->timeout_ns);
+	                comm->timeout_ns, batoni_thread.site);
 	word = atomic_load_explicit(&op->word, memory_order_relaxed);
 	atomic_store_explicit(&op->word, word | holders, memory_order_release);
 }

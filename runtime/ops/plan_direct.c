@@ -92,7 +92,7 @@ fill_member(struct batoni_op *launch, struct batoni_op *op, uint32_t index,
 	                   a->stream,
 	                   BATONI_FLAG_PLANNED | (now ? BATONI_FLAG_REACHED : 0u) |
 	                           (detached ? BATONI_FLAG_DETACHED : 0u),
-	                   0);
+	                   0, batoni_thread.site);
 	op->launch_slot = batoni_pool_slot(&comm->pool, launch);
 	op->plan_index = index;
 }

@@ -487,6 +487,7 @@ baton_plan_launch(struct baton_plan *plan, const struct baton_op_options *option
 	baton_request handle;
 
 	BATONI_ENTER(call);
+	BATONI_NOTE_SITE();
 	status = check_launch(plan, &options, &room);
 	if (status != BATON_OK)
 		return status;

@@ -50,6 +50,7 @@ baton_record(struct baton_comm *comm, baton_stream stream,
 	struct batoni_op *op;
 	baton_request handle;
 
+	BATONI_NOTE_SITE();
 	status = batoni_check_target("baton_record", comm, stream, false);
 	if (status == BATON_OK)
 		status = check_ungrouped("baton_record", comm);
@@ -86,6 +87,7 @@ baton_stream_launch(struct baton_comm *comm, baton_stream stream,
 	enum baton_status status;
 	struct batoni_op *op;
 
+	BATONI_NOTE_SITE();
 	status = batoni_check_target("baton_stream_launch", comm, stream, false);
 	if (status == BATON_OK)
 		status = check_ungrouped("baton_stream_launch", comm);
@@ -171,6 +173,7 @@ baton_stream_wait(struct baton_comm *comm, baton_stream stream,
 	uint32_t slot;
 	bool done = false;
 
+	BATONI_NOTE_SITE();
 	status = batoni_check_target("baton_stream_wait", comm, stream, false);
 	if (status == BATON_OK)
 		status = check_ungrouped("baton_stream_wait", comm);
@@ -265,6 +268,7 @@ launch_waits(const struct batoni_view *view, bool held, char *text, size_t size)
 
 const struct batoni_kind batoni_kind_launch = {
 	.name = "launched function",
+	.runs = true,
 	.place = batoni_point_place,
 	.reached = batoni_point_reached,
 	.waits = launch_waits,
@@ -306,6 +310,7 @@ join_waits(const struct batoni_view *view, bool held, char *text, size_t size)
 
 const struct batoni_kind batoni_kind_join = {
 	.name = "stream_wait",
+	.joins = true,
 	.place = batoni_point_place,
 	.reached = join_reached,
 	.left_behind = join_left_behind,

@@ -131,7 +131,7 @@ init_local(struct batoni_op *op, struct baton_comm *comm, baton_stream stream)
 	                BATONI_FLAG_LOCAL, BATONI_PATH_MESSAGES, 0, stream,
 	                comm->in_engine ? batoni_reached_inline
 	                                : batoni_reached_posted,
-	                NULL, 0, 0, 0, 0);
+	                NULL, 0, 0, 0, 0, NULL);
 }
 
 /* The operation is on this stack.  It needs no slot of the pool, so a full pool cannot

@@ -465,7 +465,7 @@ enqueue_directly(const struct list_call *call, struct batoni_tensor_list *list,
 	batoni_direct_fill(op, comm, kind, path,
 	                   kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV,
 	                   call->stream, batoni_direct_flags(options),
-	                   options ? options->user_data : 0);
+	                   options ? options->user_data : 0, batoni_thread.site);
 	op->transfer.place = BATONI_PLACE_LIST;
 	status = batoni_path_issue(comm->paths[path], &op->transfer);
 	if (status == BATON_OK)
@@ -572,6 +572,7 @@ baton_send_tensors(const struct baton_tensor *tensors, size_t count, int peer,
 		options,
 	};
 
+	BATONI_NOTE_SITE();
 	return call_list(&call, request_p);
 }
 
@@ -586,6 +587,7 @@ baton_recv_tensors(struct baton_tensor *tensors, size_t count, int peer, int tag
 		count,                peer,             tag,  options,
 	};
 
+	BATONI_NOTE_SITE();
 	return call_list(&call, request_p);
 }
 

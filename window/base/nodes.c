@@ -213,6 +213,7 @@ describe(struct batoni_rma *rma, uint32_t slot, size_t desc_count,
 	}
 	pending->wait.signal_index = desc_count == 1 ? descs->signal_index : -1;
 	pending->wait.context = desc_count == 1 ? descs->context : -1;
+	pending->wait.units = desc_count == 1 ? (uint64_t)descs->op_count : 0;
 	pending->wait.nodes = first;
 	pending->wait.unmet = first;
 	pending->wait.sleep = BATONI_WAIT_FRESH;
@@ -255,6 +256,7 @@ batoni_wait_describe_count(struct batoni_rma *rma, uint32_t slot,
 	node->fixed = true;
 	node->units = 0;
 	node->target = value;
+	rma->pending[slot].wait.units = value;
 	return BATON_OK;
 }
 

@@ -206,6 +206,7 @@ struct batoni_pending {
 		} put;
 		struct { /* a wait */
 			int signal_index, context; /* or -1: of several */
+			uint64_t units; /* of one; 0: of several */
 			uint32_t nodes; /* the first one */
 			uint32_t unmet; /* the first node not seen met; 0: all are met */
 			unsigned char sleep; /* enum batoni_wait_sleep */

@@ -141,7 +141,8 @@ count(const char *text, const char *part)
 static bool
 takes_anything(const char *values)
 {
-	static const char *const such[] = {"a file", "an interface, or an address",
+	static const char *const such[] = {"a file", "a directory",
+	                                   "an interface, or an address",
 	                                   "16 to 4095 characters"};
 
 	for (size_t i = 0; i < sizeof(such) / sizeof(such[0]); i++) {

@@ -210,7 +210,7 @@ START_TEST(each_slot_of_the_other_contracts_is_found_by_name)
 	fill(&batoni_transport_table, &transport);
 	ck_assert_uint_eq(unset_each(&batoni_transport_table, &transport), 8);
 	fill(&batoni_onesided_table, &onesided);
-	ck_assert_uint_eq(unset_each(&batoni_onesided_table, &onesided), 14);
+	ck_assert_uint_eq(unset_each(&batoni_onesided_table, &onesided), 15);
 	fill(&batoni_opening_table, &opening);
 	ck_assert_uint_eq(unset_each(&batoni_opening_table, &opening), 6);
 	fill(&batoni_bootstrap_table, &bootstrap);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The trace of a communicator's operations, in a file (trace.c). */
+#ifndef BATONI_TRACE_H
+#define BATONI_TRACE_H
+
+#include "observer.h"
+
+struct baton_comm;
+
+/* What keeps the trace, if BATON_TRACE asks for it; NULL: nobody does.  It has made comm->trace.  The
+ * communicator's transport is known, and its number for traces (opening.h), if it has one. */
+const struct batoni_observer *batoni_trace_observer(struct baton_comm *comm);
+/* All its paths are known. */
+void batoni_trace_paths(struct baton_comm *comm);
+/* All ranks have entered something together before any has left it; this one at these ticks.  Both NULL
+ * trace and comm are fine. */
+void batoni_trace_round(struct baton_comm *comm, uint64_t enter, uint64_t leave);
+/* A destroy of the communicator begins; this may be repeated. */
+void batoni_trace_leaves(struct baton_comm *comm);
+/* It is over.  together: all ranks have left together. */
+void batoni_trace_close(struct baton_comm *comm, bool together);
+
+#endif
