@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""check_trace.py --baton FILE [--hang FILE] CASE
+"""check_trace.py --baton FILE [--program FILE] CASE
 
-Run `baton trace` over files that tracefile.py writes, or that a program leaves which hangs (hang.c), and
-look at what it says and draws.  CASE is one of the functions check_* below.
+Run `baton trace` over files that tracefile.py writes, or that a program leaves (hang.c, which hangs; the sample
+hello), and look at what it says and draws.  CASE is one of the functions check_* below.
 """
 import argparse
 import json
@@ -398,29 +398,46 @@ def require_reason(mistake, moment):
         require(waiting['site'].startswith('hang+0x'), waiting)
 
 
-def start_ranks(program, mistake, end, folder):
-    """Three processes without MPI, all of which hang when this returns."""
+def start_ranks(count, folder, *command):
+    """Processes without MPI that record to the folder."""
     with socket.socket() as free:
         free.bind(('127.0.0.1', 0))
         port = free.getsockname()[1]
-    ranks = [subprocess.Popen([program, mistake, end], text=True, stdin=subprocess.PIPE,
-                              stdout=subprocess.PIPE,
-                              env=dict(os.environ, RANK=str(rank), WORLD_SIZE='3',
-                                       LOCAL_RANK=str(rank), MASTER_ADDR='127.0.0.1',
-                                       BATON_PORT=str(port), BATON_TRACE=str(folder),
-                                       BATON_SECRET='sixteen_letters_or_more'))
-             for rank in range(3)]
-    for rank, process in enumerate(ranks):
-        line = process.stdout.readline()
-        require(line == f'rank {rank} hangs\n', line)
-    return ranks
+    return [subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             env=dict(os.environ, RANK=str(rank), WORLD_SIZE=str(count),
+                                      LOCAL_RANK=str(rank), MASTER_ADDR='127.0.0.1',
+                                      BATON_PORT=str(port), BATON_TRACE=str(folder),
+                                      BATON_SECRET='sixteen_letters_or_more'))
+            for rank in range(count)]
+
+
+def check_recorded(tool):
+    """Of the sample hello: each rank fills a buffer by a function, sends it, and receives one."""
+    folder = Folder(tool)
+    for process in start_ranks(2, folder.path, tool.program):
+        process.communicate()
+        require(process.returncode == 0, f'hello ends with {process.returncode}')
+    report = folder.report()
+    require(report['matched']['messages'] == 2 and report['checks'] == [], report)
+    require([one['closed'] for one in report['files']] == [True, True], report)
+    for stream in report['streams']:
+        require(stream['computing_ns'] > 0 and stream['waiting_ns'] > 0, stream)
+    for rank in report['ranks']:
+        require(rank['bytes_sent'] == 4 << 20 and rank['messages_sent'] == 1, rank)
+    events = json.loads(folder.written('perfetto'))['traceEvents']
+    sites = {event['args']['site'].split('+')[0] for event in events if event['ph'] == 'X'}
+    require(sites == {'hello'}, sites)
+    require('Nothing hangs' in folder.trace('--hang')[0], 'it hangs')
 
 
 def check_killed(tool):
     """Of processes that hang: while they run, and when nothing but their files is left of them."""
     for mistake in MISTAKES:
         folder = Folder(tool)
-        ranks = start_ranks(tool.hang, mistake, 'pause', folder.path)
+        ranks = start_ranks(3, folder.path, tool.program, mistake, 'pause')
+        for rank, process in enumerate(ranks):
+            line = process.stdout.readline()
+            require(line == f'rank {rank} hangs\n', line)
         try:
             report = folder.report('--hang', status=1)
             require('3 of 3 ranks still run' in sentences(report), report)
@@ -440,7 +457,7 @@ def check_ended(tool):
     for end, when in (('deadline', 'deadline'), ('abort', 'break'), ('leave', 'end')):
         for mistake in MISTAKES:
             folder = Folder(tool)
-            subprocess.run([tool.hang, mistake, end], check=True, timeout=60,
+            subprocess.run([tool.program, mistake, end], check=True, timeout=60,
                            env=dict(os.environ, BATON_TRACE=str(folder.path)))
             moment = folder.report('--hang', status=1)['moments'][0]
             require(moment['when'] == when, moment)
@@ -461,11 +478,11 @@ def check_bad_arguments(tool):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument('--baton', required=True)
-    parser.add_argument('--hang')
+    parser.add_argument('--program')
     parser.add_argument('case')
     arguments = parser.parse_args()
     tool = Tool(arguments.baton, 'alone', '')
-    tool.hang = arguments.hang
+    tool.program = arguments.program
     try:
         globals()[f'check_{arguments.case}'](tool)
     except Failure as failure:
