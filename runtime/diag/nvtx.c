@@ -191,8 +191,8 @@ batoni_nvtx_observer(struct baton_comm *comm)
 	if (!batoni_config()->nvtx)
 		return NULL;
 	nvtx = batoni_alloc(1, sizeof(*nvtx) +
-	                                comm->pool.size *
-	                                        sizeof(nvtx->ranges[0]));
+	                               comm->pool.size *
+	                                       sizeof(nvtx->ranges[0]));
 	if (!nvtx) {
 		batoni_log(BATONI_LOG_WARN,
 		           "rank %d: no memory for the ranges of BATON_NVTX: "

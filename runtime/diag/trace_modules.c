@@ -49,7 +49,7 @@ find_build_id(struct baton_trace_module *module, const char *notes, size_t bytes
 
 static bool
 is_code_of(const struct dl_phdr_info *info, uint64_t address,
-      struct baton_trace_module *module)
+           struct baton_trace_module *module)
 {
 	bool in = false;
 
@@ -109,7 +109,7 @@ look_at_module(struct dl_phdr_info *info, size_t size, void *context)
 
 static uint16_t
 find_module(const struct batoni_trace *trace, uint64_t address, uint32_t from,
-     uint32_t known)
+            uint32_t known)
 {
 	for (uint32_t i = from; i < known; i++) {
 		const struct baton_trace_module *module = &trace->modules[i];
