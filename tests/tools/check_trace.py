@@ -3,7 +3,7 @@
 """check_trace.py --baton FILE [--program FILE] CASE
 
 Run `baton trace` over files that tracefile.py writes, or that a program leaves (hang.c, which hangs; the sample
-hello), and look at what it says and draws.  CASE is one of the functions check_* below.
+hello or host_poll), and look at what it says and draws.  CASE is one of the functions check_* below.
 """
 import argparse
 import json
@@ -427,6 +427,20 @@ def check_recorded(tool):
     events = json.loads(folder.written('perfetto'))['traceEvents']
     sites = {event['args']['site'].split('+')[0] for event in events if event['ph'] == 'X'}
     require(sites == {'hello'}, sites)
+    require('Nothing hangs' in folder.trace('--hang')[0], 'it hangs')
+
+
+def check_device(tool):
+    """Of the sample host_poll, over the device and transport of the environment."""
+    folder = Folder(tool)
+    for process in start_ranks(2, folder.path, tool.program, '--messages', '64'):
+        said = process.communicate()[0]
+        require(process.returncode == 0, f'host_poll ends with {process.returncode}: {said}')
+    report = folder.report()
+    require(report['checks'] == [], report['checks'])
+    require([rank['rank'] for rank in report['ranks']] == [0, 1], report)
+    sent = sum(rank['messages_sent'] for rank in report['ranks'])
+    require(report['matched']['messages'] == sent >= 3 * 2 * 64, report['matched'])
     require('Nothing hangs' in folder.trace('--hang')[0], 'it hangs')
 
 
