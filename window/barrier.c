@@ -10,8 +10,8 @@
  * The first one begins when its stream has reached it; the others wait for their turn, armed or
  * not.  So at most one is under way, and the n-th that begins meets the n-th of each other rank.
  *
- * By stores, where each rank has mapped the segments of all (transport->all_store, which all ranks know
- * alike from creation on).  The segment of a rank has a line for each round (struct batoni_arrival), of
+ * By stores, where all ranks are near or of this process, and each has mapped the segments of all
+ * (transport->all_store, which all ranks know alike from creation on), unless BATON_WINDOW_PATH is message.  The segment of a rank has a line for each round (struct batoni_arrival), of
  * which one rank is the only writer: that one stores the number of its barrier there.  State of the rank:
  *
  *     number   its barriers that have begun
