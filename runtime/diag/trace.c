@@ -245,46 +245,6 @@ add_terms(struct batoni_trace *trace, const struct batoni_op *op,
 	}
 }
 
-/* ---- a slot for an operation ---- */
-
-/* shared: the enqueuer; else the driver. */
-static void
-give_slot(struct batoni_trace *trace, const struct batoni_op *op,
-          struct batoni_traced *traced, bool shared, bool ended)
-{
-	struct batoni_units units[BATONI_TRACE_TERMS_MAX + 1];
-	size_t n = find_units(op, ended, units);
-	struct baton_trace_operation *slot;
-	uint64_t serial;
-
-	if (batoni_kind_of(op)->off_stream) {
-		(void)serial_of_parent(trace, op);
-		return;
-	}
-	serial = shared || n > 1 ? take_serials(trace, n > 1 ? n : 1)
-	                         : take_serial(trace);
-	slot = open_slot(trace, serial);
-	fill_slot(trace, op, traced, flags_of(op, traced->direct), slot);
-	if (batoni_is_transfer(op))
-		fill_transfer(op, slot);
-	else
-		slot->stream = (uintptr_t)op->transfer.stream;
-	if (batoni_is_transfer(op) || op->kind == BATON_OPERATION_RECORD)
-		slot->user_data = op->user_data;
-	name_parent(trace, op, slot);
-	if (unlikely(batoni_op_list(op)))
-		slot->flags |= BATON_TRACE_TENSORS;
-	if (n > 0)
-		name_units(slot, &units[0]);
-	if (n > 1)
-		slot->flags |= BATON_TRACE_TERMS;
-	if (n > BATONI_TRACE_TERMS_MAX)
-		slot->flags |= BATON_TRACE_TERMS_CUT;
-	close_slot(slot, serial);
-	atomic_store_explicit(&traced->serial, serial, memory_order_relaxed);
-	add_terms(trace, op, traced, serial, units, n);
-}
-
 /* ---- counters; the driver ---- */
 
 static inline uint32_t
@@ -353,12 +313,14 @@ count_message(struct batoni_trace *trace, const struct batoni_op *op,
 	traced->counter->called++;
 }
 
-/* Its slot has just been written, or has gone to another operation long ago (of what was handed). */
+/* n: of units that find_units has found. */
 static void
-count_called(struct batoni_trace *trace, const struct batoni_op *op,
-             struct batoni_traced *traced, bool ended)
+count_units(struct batoni_trace *trace, const struct batoni_op *op,
+            struct batoni_traced *traced, const struct batoni_units *units,
+            size_t n)
 {
-	struct batoni_units units[BATONI_TRACE_TERMS_MAX + 1];
+	const struct batoni_units none = {op->transfer.peer, -1, -1, 0};
+	struct baton_trace_counter *counter;
 
 	if (BATONI_MESSAGES >> op->kind & 1u) {
 		count_message(trace, op, traced);
@@ -368,15 +330,68 @@ count_called(struct batoni_trace *trace, const struct batoni_op *op,
 	traced->counter = NULL;
 	if (!batoni_is_transfer(op))
 		return;
-	if (find_units(op, ended, units) == 0)
-		units[0] = (struct batoni_units){op->transfer.peer, -1, -1, 0};
-	traced->counter = find_counter(trace, op->kind, units[0].peer,
-	                               units[0].signal_index, units[0].context);
-	traced->counter->called++;
+	if (n == 0)
+		units = &none;
+	counter = find_counter(trace, op->kind, units->peer, units->signal_index,
+	                       units->context);
+	traced->counter = counter;
+	counter->called++;
 	if (op->kind != BATON_OPERATION_WAIT_COUNT)
-		traced->counter->signals += units[0].units;
-	else if (units[0].units > traced->counter->signals)
-		traced->counter->signals = units[0].units;
+		counter->signals += units->units;
+	else if (units->units > counter->signals)
+		counter->signals = units->units;
+}
+
+/* What was handed; its slot may have gone to another operation long ago. */
+static void
+count_called(struct batoni_trace *trace, const struct batoni_op *op,
+             struct batoni_traced *traced, bool ended)
+{
+	struct batoni_units units[BATONI_TRACE_TERMS_MAX + 1];
+
+	count_units(trace, op, traced, units, find_units(op, ended, units));
+}
+
+/* ---- a slot for an operation ---- */
+
+/* shared: the enqueuer; else the driver, which counts it too. */
+static void
+give_slot(struct batoni_trace *trace, const struct batoni_op *op,
+          struct batoni_traced *traced, bool shared, bool ended)
+{
+	struct batoni_units units[BATONI_TRACE_TERMS_MAX + 1];
+	size_t n = find_units(op, ended, units);
+	struct baton_trace_operation *slot;
+	uint64_t serial;
+
+	if (batoni_kind_of(op)->off_stream) {
+		(void)serial_of_parent(trace, op);
+		return;
+	}
+	serial = shared || n > 1 ? take_serials(trace, n > 1 ? n : 1)
+	                         : take_serial(trace);
+	slot = open_slot(trace, serial);
+	fill_slot(trace, op, traced, flags_of(op, traced->direct), slot);
+	if (batoni_is_transfer(op))
+		fill_transfer(op, slot);
+	else
+		slot->stream = (uintptr_t)op->transfer.stream;
+	if (batoni_is_transfer(op) || op->kind == BATON_OPERATION_RECORD)
+		slot->user_data = op->user_data;
+	name_parent(trace, op, slot);
+	if (unlikely(batoni_op_list(op)))
+		slot->flags |= BATON_TRACE_TENSORS;
+	if (n > 0)
+		name_units(slot, &units[0]);
+	if (n > 1)
+		slot->flags |= BATON_TRACE_TERMS;
+	if (n > BATONI_TRACE_TERMS_MAX)
+		slot->flags |= BATON_TRACE_TERMS_CUT;
+	close_slot(slot, serial);
+	atomic_store_explicit(&traced->serial, serial, memory_order_relaxed);
+	add_terms(trace, op, traced, serial, units, n);
+	if (!shared)
+		count_units(trace, op, traced, units, n);
 }
 
 /* A receive from any rank, or of any tag, has met a message of this one. */
