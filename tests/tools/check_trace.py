@@ -324,6 +324,27 @@ def check_hang(tool):
     require(any('rank 1 has called barriers once, and this is number 2' in text for text in texts) and
             any('no rank has sent tag 3' in text for text in texts), texts)
 
+    # Three messages came for receives from any rank or of any tag, and the fourth was never sent.
+    sends = [t.operation(t.SEND, i, 0, i % 2, **done(i)) for i in (1, 2, 3)]
+    for peer, tag, words in ((-1, 1, 'receive of tag 1 from any rank: no rank has sent tag 1'),
+                             (1, -1, 'receive of any tag from rank 1: rank 1 has not sent anything'),
+                             (-1, -1, 'receive of any tag from any rank: no rank has sent anything')):
+        report, reasons = hang(tool, [t.operation(t.RECV, i, 1, i % 2, **done(10 + i)) for i in (1, 2, 3)] +
+                               [t.operation(t.RECV, 4, peer, tag, enqueued=20, armed=20)], sends)
+        require(list(reasons) == ['absent'] and reasons['absent'][0]['sentence'] ==
+                f'rank 0 waits in its {words} that it has not received', reasons)
+        require(report['waiting'][0]['state'] == 'armed', report)
+
+    # The fourth was called, and stands behind what only comes after that receive.
+    for peer, tag in ((-1, 1), (1, -1)):
+        _, reasons = hang(tool, [t.operation(t.RECV, i, 1, i % 2, **done(10 + i)) for i in (1, 2, 3)] +
+                          [t.operation(t.RECV, 4, peer, tag, enqueued=20, armed=20),
+                           t.operation(t.SEND, 5, 1, 9, enqueued=21)],
+                          sends + [t.operation(t.RECV, 4, 0, 9, **at(20)),
+                                   t.operation(t.SEND, 5, 0, 1, enqueued=21)])
+        require(list(reasons) == ['circle'] and 'rank 1 has called the send, but its stream is not past '
+                'the receive of tag 9' in reasons['circle'][0]['sentence'], reasons)
+
     # A rank of which nothing is known; and a function that does not return.
     folder = Folder(tool).add(t.make(0, 2, [t.operation(t.RECV, 1, 1, 0, **at(1)),
                                             t.operation(t.FUNCTION, 2, enqueued=2, armed=2, stream=3),

@@ -7,7 +7,7 @@
  * A *head* is an operation that has not ended and that waits for something other than its stream; what stands
  * behind it there is only counted.  Each head waits for one thing (wait.c), so it has at most
  * one *successor*: the head that holds up what it waits for.  Where the peer has not made the call at all, that is
- * the peer's first head: its node may wait for it.  So heads and successors are chains, and each chain ends
+ * the peer's first head: its host may wait for it.  So heads and successors are chains, and each chain ends
  * in a circle or at a head without a successor.  Circles and such ends are the reasons.
  */
 #include "trace.h"
@@ -177,14 +177,18 @@ find_next(struct hang *h, struct head *head)
 /* ---- the report ---- */
 
 static const char *
-state_of(const struct hang *h, const struct trace_op *op)
+state_of(const struct hang *h, const struct head *head)
 {
+	const struct trace_op *op = head->op;
+
 	if (op->row == SIZE_MAX)
 		return "overwritten in the ring";
 	if (!trace_by(op->armed, h->moment))
 		return "waits for its stream";
-	return !trace_by(op->issued, h->moment) && trace_is_transfer(op) ? "waits for its turn"
-	                                                                 : "issued";
+	if (trace_by(op->issued, h->moment) || !trace_is_transfer(op))
+		return "issued";
+	/* A receive from any rank, or of any tag, is issued when it has a message. */
+	return head->wait.cause == TRACE_BEHIND ? "waits for its turn" : "armed";
 }
 
 static json_t *
@@ -202,7 +206,7 @@ head_report(const struct hang *h, const struct head *head)
 		"{ss sI si si ss ss ss sI ss si sb ss}", "communicator", id, "file",
 		(json_int_t)(op->of - h->trace->ranks), "rank",
 		op->of->rank, "stream", row ? h->trace->rows[op->row].stream : -1,
-		"operation", what, "state", state_of(h, op), "status",
+		"operation", what, "state", state_of(h, head), "status",
 		op->status == BATON_PENDING
 			? "pending"
 			: baton_status_name((enum baton_status)op->status),

@@ -109,6 +109,7 @@ trace_count(const struct trace_place *queue, const struct trace_op *last, int64_
 {
 	const struct trace_queue *counter = trace_queue(
 		queue->rank, queue->side, queue->peer, queue->tag, queue->context);
+	struct trace_place own = last ? trace_place_of(last) : *queue;
 	uint64_t units;
 
 	/* What is known without a look at all operations. */
@@ -116,7 +117,8 @@ trace_count(const struct trace_place *queue, const struct trace_op *last, int64_
 		return 0;
 	if (moment == TRACE_NEVER && !last)
 		return counter->numbered;
-	if (moment == TRACE_NEVER && last->number > 0)
+	/* A receive from any rank has its number in a queue of its own. */
+	if (moment == TRACE_NEVER && last->number > 0 && trace_same_place(&own, queue))
 		return last->number;
 	units = lost_of(queue);
 	for (size_t i = 0; i < queue->rank->ops_count; i++) {

@@ -90,6 +90,13 @@ find_on_stream(const struct trace *trace, const struct trace_op *op,
 	}
 }
 
+/* A receive from any rank, or of any tag, that has met no message so far. */
+static bool
+takes_any(const struct trace_op *op)
+{
+	return op->kind == BATON_OPERATION_RECV && (op->peer < 0 || op->tag < 0);
+}
+
 /* Puts, signals, gets and atomic operations are in one queue of their peer and context. */
 static bool
 is_one_sided(const struct trace_op *op)
@@ -108,9 +115,9 @@ have_one_order(const struct trace_op *a, const struct trace_op *b)
 		       a->context == b->context;
 	if (a->kind != b->kind)
 		return false;
-	/* A receive from any rank is in the queues of all. */
+	/* A receive from any rank is in the queues of all, and one of any tag in those of all tags. */
 	if (a->kind == BATON_OPERATION_RECV)
-		return a->tag == b->tag &&
+		return (a->tag == b->tag || a->tag < 0 || b->tag < 0) &&
 		       (a->peer == b->peer || a->peer < 0 || b->peer < 0);
 	return a->kind == BATON_OPERATION_BARRIER ||
 	       (a->kind == BATON_OPERATION_SEND && a->tag == b->tag &&
@@ -129,7 +136,8 @@ turn_of(const struct trace_op *op, int64_t moment)
 		if (other->order >= op->order)
 			return NULL;
 		if (have_one_order(other, op) && trace_pending(other, moment) &&
-		    (!trace_by(other->issued, moment) || other->peer < 0))
+		    (!trace_by(other->issued, moment) || other->peer < 0 ||
+		     takes_any(other)))
 			return other;
 	}
 	return NULL;
@@ -287,18 +295,19 @@ find_unknown(int rank, struct trace_wait *wait)
 	add(wait, "rank %d has left no file, so nothing is known of it", rank);
 }
 
-/* A receive from any rank that could take this send. */
-static bool
-takes_any(const struct trace_rank *rank, const struct trace_op *send, int64_t moment)
+/* A receive from any rank, or of any tag, that could take this send; NULL: there is none. */
+static const struct trace_op *
+find_taker(const struct trace_rank *rank, const struct trace_op *send, int64_t moment)
 {
 	for (size_t i = 0; i < rank->ops_count; i++) {
 		const struct trace_op *op = &rank->ops[i];
 
-		if (op->kind == BATON_OPERATION_RECV && op->peer < 0 &&
-		    op->tag == send->tag && trace_pending(op, moment))
-			return true;
+		if (takes_any(op) && trace_pending(op, moment) &&
+		    (op->peer < 0 || op->peer == send->of->rank) &&
+		    (op->tag < 0 || op->tag == send->tag))
+			return op;
 	}
-	return false;
+	return NULL;
 }
 
 static void
@@ -313,34 +322,36 @@ find_for_message(const struct trace *trace, const struct trace_op *op,
 	                                                    .peer = op->of->rank,
 	                                                    .tag = op->tag,
 	                                                    .context = -1};
+	const struct trace_op *taker = peer && sends ? find_taker(peer, op, moment) : NULL;
 
 	if (!peer) {
 		find_unknown(op->peer, wait);
 	} else if (moment == TRACE_NEVER && op->match) {
 		find_far(trace, op->match, moment, wait);
-	} else if (sends && takes_any(peer, op, moment)) {
+	} else if (taker) {
 		wait->cause = TRACE_UNDER_WAY;
 		wait->peer = op->peer;
-		add(wait, "rank %d has a receive from any rank for it", op->peer);
+		add(wait, "rank %d has a receive %s for it", op->peer,
+		    taker->peer < 0 ? "from any rank" : "of any tag");
 	} else {
 		find_nth_far(trace, &far, trace_count(&own, op, moment), moment, wait);
 	}
 }
 
-/* A receive from any rank: is there a message of this one that no receive before it took? */
+/* Is there a message of that rank, on that tag, that no receive before this one took? */
 static bool
-find_any_from(const struct trace *trace, const struct trace_rank *from, const struct trace_op *op,
-              int64_t moment, struct trace_wait *wait)
+find_any_on(const struct trace *trace, const struct trace_rank *from, int tag,
+            const struct trace_op *op, int64_t moment, struct trace_wait *wait)
 {
 	struct trace_place own = {.rank = op->of,
 	                          .side = TRACE_RECV,
 	                          .peer = from->rank,
-	                          .tag = op->tag,
+	                          .tag = tag,
 	                          .context = -1};
 	struct trace_place far = {.rank = from,
 	                          .side = TRACE_SEND,
 	                          .peer = op->of->rank,
-	                          .tag = op->tag,
+	                          .tag = tag,
 	                          .context = -1};
 	uint64_t taken = trace_count(&own, op, moment);
 
@@ -350,19 +361,45 @@ find_any_from(const struct trace *trace, const struct trace_rank *from, const st
 	return true;
 }
 
+static bool
+find_any_from(const struct trace *trace, const struct trace_rank *from, const struct trace_op *op,
+              int64_t moment, struct trace_wait *wait)
+{
+	for (size_t i = 0; i < from->queues_count; i++) {
+		const struct trace_queue *queue = &from->queues[i];
+
+		if (queue->side == TRACE_SEND && queue->peer == op->of->rank &&
+		    (op->tag < 0 || queue->tag == op->tag) &&
+		    find_any_on(trace, from, queue->tag, op, moment, wait))
+			return true;
+	}
+	return false;
+}
+
+/* A receive from any rank, or of any tag. */
 static void
 find_for_any(const struct trace *trace, const struct trace_op *op, int64_t moment,
              struct trace_wait *wait)
 {
 	const struct trace_comm *comm = &trace->comms[op->of->comm];
+	char who[32] = "no rank has sent", what[32] = "anything";
 
+	if (op->peer >= 0 && !comm->members[op->peer]) {
+		find_unknown(op->peer, wait);
+		return;
+	}
 	for (int i = 0; i < comm->size; i++) {
-		if (comm->members[i] &&
+		if (comm->members[i] && (op->peer < 0 || op->peer == i) &&
 		    find_any_from(trace, comm->members[i], op, moment, wait))
 			return;
 	}
 	wait->cause = TRACE_ABSENT;
-	add(wait, "no rank has sent tag %d that it has not received", op->tag);
+	wait->peer = op->peer;
+	if (op->peer >= 0)
+		snprintf(who, sizeof(who), "rank %d has not sent", op->peer);
+	if (op->tag >= 0)
+		snprintf(what, sizeof(what), "tag %d", op->tag);
+	add(wait, "%s %s that it has not received", who, what);
 }
 
 static void
@@ -453,7 +490,7 @@ static void
 find_far_side(const struct trace *trace, const struct trace_op *op, int64_t moment,
               struct trace_wait *wait)
 {
-	if (op->kind == BATON_OPERATION_RECV && op->peer < 0)
+	if (takes_any(op))
 		find_for_any(trace, op, moment, wait);
 	else if (op->kind == BATON_OPERATION_SEND ||
 	         op->kind == BATON_OPERATION_RECV)

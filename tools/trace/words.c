@@ -62,10 +62,12 @@ static void
 what_message(const struct trace_op *op, char *text, size_t size)
 {
 	bool sends = op->kind == BATON_OPERATION_SEND;
-	char peer[32];
+	char peer[32], tag[32] = "any tag";
 
 	name_peer(op->peer, "any rank", peer, sizeof(peer));
-	snprintf(text, size, "%s of tag %d %s %s", trace_kind(op->kind), op->tag,
+	if (op->tag >= 0)
+		snprintf(tag, sizeof(tag), "tag %d", op->tag);
+	snprintf(text, size, "%s of %s %s %s", trace_kind(op->kind), tag,
 	         sends ? "to" : "from", peer);
 }
 
