@@ -504,6 +504,7 @@ def check_bad_arguments(tool):
                              (('.', '--from=x'), 'not "x"'),
                              (('.', '--from=3', '--to=2'), '--to must be later than --from'),
                              (('.', '--run=xyz'), '--run takes the hexadecimal number'),
+                             (('.', '--hang', '--svg=x'), '--hang says, and draws nothing'),
                              ((), 'no folder is given'),
                              (('.', '..'), 'one folder is allowed, and ".." is another')):
         _, err = tool.run('trace', *arguments, status=64)

@@ -163,7 +163,7 @@ trace_summary_print(const json_t *report, FILE *file)
 /* ---- who waits for whom ---- */
 
 static void
-print_head(const json_t *head, FILE *file)
+print_head(const json_t *head, bool at_end, FILE *file)
 {
 	const char *status = tool_text(head, "status");
 	char text[48];
@@ -175,7 +175,7 @@ print_head(const json_t *head, FILE *file)
 	fprintf(file, ": %s, %s", tool_text(head, "operation"),
 	        tool_text(head, "state"));
 	if (tool_number(head, "waited_ns") > 0)
-		fprintf(file, ", for %s", text);
+		fprintf(file, ", for %s%s", at_end ? "at least " : "", text);
 	if (strcmp(status, "pending") != 0)
 		fprintf(file, ", ended in %s", status);
 	if (*tool_text(head, "site"))
@@ -205,6 +205,8 @@ print_moment(const json_t *moment, FILE *file)
 {
 	const json_t *heads = json_object_get(moment, "waiting"), *head;
 	const json_t *reasons = json_object_get(moment, "reasons"), *reason;
+	/* The files know of no time behind their last event. */
+	bool at_end = strcmp(tool_text(moment, "when"), "end") == 0;
 	size_t left_out = 0, same = 0, i;
 	long long file_number = -1;
 
@@ -214,7 +216,7 @@ print_moment(const json_t *moment, FILE *file)
 		same = i > 0 && tool_number(head, "file") == file_number ? same + 1 : 0;
 		file_number = tool_number(head, "file");
 		if (same < SHOWN_MAX)
-			print_head(head, file);
+			print_head(head, at_end, file);
 		else
 			left_out++;
 	}

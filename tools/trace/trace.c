@@ -110,6 +110,9 @@ parse(int key, char *argument, struct argp_state *state)
 		if (!arguments->folder)
 			argp_error(state, "no folder is given: it is the value that "
 			                  "BATON_TRACE had");
+		if (arguments->hang && (arguments->perfetto || arguments->svg || arguments->html))
+			argp_error(state, "--hang says, and draws nothing: --perfetto, --svg "
+			                  "and --html are for a call without it");
 		if (arguments->to_ms > 0 && arguments->to_ms <= arguments->from_ms)
 			argp_error(state, "--to must be later than --from");
 		return 0;
