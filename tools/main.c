@@ -171,5 +171,10 @@ main(int argc, char **argv)
 		perror("baton: writing the report");
 		return TOOL_BROKEN;
 	}
+	/* A command that flushes by itself has lost what it could not write. */
+	if (ferror(stdout)) {
+		fprintf(stderr, "baton: the report could not be written\n");
+		return TOOL_BROKEN;
+	}
 	return status;
 }

@@ -280,6 +280,10 @@ def check_arguments(tool):
         require(out.startswith('Usage: baton') and err == '', out)
     out, _ = tool.run('--version')
     require(out.startswith('baton 0.'), out)
+    with open('/dev/full', 'w', encoding='utf-8') as full:
+        done = subprocess.run([tool.baton, 'info'], stdout=full, stderr=subprocess.PIPE, text=True,
+                              check=False)
+    require(done.returncode == 2 and 'the report could not be written' in done.stderr, done)
 
 
 def complete(*words):

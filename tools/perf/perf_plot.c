@@ -143,7 +143,8 @@ perf_plot(const json_t *report, const char *file)
 		wanted += is_wanted(report, i);
 	if (wanted == 0)
 		return true;
-	gnuplot = popen("gnuplot", "w");
+	/* It draws on its standard output when it cannot open the file. */
+	gnuplot = popen("gnuplot >/dev/null", "w");
 	if (!gnuplot) {
 		perror("baton perf: starting gnuplot");
 		return false;
