@@ -226,6 +226,9 @@ def check_arguments(tool):
             (('--perv',), "unrecognized option '--perv'")):
         out, err = tool.run('perf', *arguments, status=64)
         require(out == '' and sentence in err and '--help' in err, err)
+    # A rank of a job that cannot be is no process alone.
+    out, err = tool.run('perf', *FEW, status=2, RANK='0', WORLD_SIZE='2')
+    require(out == '' and 'this is rank 0 of 2 processes' in err, err)
     # Every option of the help is completed.
     out, _ = tool.run('perf', '--help')
     words = {word.strip(',[').split('=')[0].split('[')[0] for line in out.split('\n')

@@ -356,6 +356,14 @@ refuse_ranks(const struct job *job)
 	return EX_USAGE;
 }
 
+/* Not a process alone, but a rank of a job that cannot be: threads are not what it asked for. */
+static int
+refuse_job(const struct job *job)
+{
+	fprintf(stderr, "baton perf: %s\n", job->why_alone);
+	return TOOL_BROKEN;
+}
+
 int
 perf_main(int argc, char **argv)
 {
@@ -370,11 +378,13 @@ perf_main(int argc, char **argv)
 	/* The others of a row may take so long. */
 	comm.timeout_ns = (int64_t)(PATIENCE_NS + 4 * options.time_ns);
 	job_open_with(&job, &comm);
-	if (job.size == 1) {
+	if (job.size == 1 && job.host) {
 		job_close(&job);
 		return run_threads(&options, &comm);
 	}
-	if (options.ranks)
+	if (!job.host)
+		status = refuse_job(&job);
+	else if (options.ranks)
 		status = refuse_ranks(&job);
 	else
 		status = run_rank(&job, &options, false);
