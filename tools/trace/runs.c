@@ -228,8 +228,9 @@ tell_of_rank(struct trace *trace, const struct trace_rank *rank)
 	if (rank->lost > 0)
 		trace_check(trace,
 		            "%s: the first %" PRIu64 " operations were overwritten "
-		            "in the ring, which has room for %u; counters "
-		            "still count them",
+		            "in the ring, which has room for %u "
+		            "(BATON_TRACE_OPERATIONS); --hang still counts them, "
+		            "and times, messages and bytes are of the rest",
 		            rank->file, rank->lost, header->operations.count);
 	if (header->status != BATON_OK)
 		trace_check(trace, "%s: the communicator ended in %s: %s",
