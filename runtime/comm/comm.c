@@ -640,13 +640,14 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	if (near)
 		batoni_comm_add_path(comm, near);
 	batoni_comm_choose_message_paths(comm);
-	batoni_trace_paths(comm);
 	batoni_handle_start(&comm->handle);
 	atomic_store_explicit(&batoni_comms[comm->index], comm,
 	                      memory_order_release);
 	/* From here on the engine may look at it. */
 	if (comm->onesided)
 		comm->onesided->ops->start(comm->onesided, comm);
+	/* The layer may have added one. */
+	batoni_trace_paths(comm);
 	batoni_dump_start();
 	batoni_announce(comm);
 	batoni_crowd_warn(comm);

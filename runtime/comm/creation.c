@@ -264,6 +264,8 @@ note_round(struct batoni_creation *creation)
 
 	if (!creation->entered || n == BATONI_CREATION_ROUNDS)
 		return;
+	/* A stamp of before would make the bound wrong. */
+	batoni_ticks_pass();
 	creation->rounds[n].enter = creation->entered;
 	creation->rounds[n].leave = batoni_ticks();
 	creation->rounds_count++;

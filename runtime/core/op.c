@@ -170,7 +170,7 @@ batoni_op_passed(struct batoni_op *op)
 	if (op->state == BATONI_ENDED)
 		batoni_op_drop(op, BATONI_OP_STREAM);
 	else
-		op->flags |= BATONI_FLAG_REACHED;
+		batoni_set(op->flags, op->flags | BATONI_FLAG_REACHED);
 }
 
 /* A transfer that is not in a group: its item is its own. */
@@ -189,7 +189,7 @@ transfer_reached(struct batoni_op *op)
 void
 batoni_point_reached(struct batoni_op *op)
 {
-	op->flags |= BATONI_FLAG_REACHED;
+	batoni_set(op->flags, op->flags | BATONI_FLAG_REACHED);
 	if (op->state == BATONI_QUEUED)
 		batoni_op_end_later(op);
 	else if (op->state == BATONI_ENDED)

@@ -113,13 +113,15 @@ close_slot(struct baton_trace_operation *slot, uint64_t serial)
 static inline unsigned
 flags_of(const struct batoni_op *op, bool direct)
 {
+	/* Its stream may come to it, and the driver note that, before its enqueuer has handed it. */
+	const unsigned said = batoni_get(op->flags);
 	unsigned flags = direct ? BATON_TRACE_DIRECT : 0;
 
-	if (op->flags & BATONI_FLAG_DETACHED)
+	if (said & BATONI_FLAG_DETACHED)
 		flags |= BATON_TRACE_DETACHED;
-	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
+	if (said & BATONI_FLAG_STREAM_ISSUED)
 		flags |= BATON_TRACE_STREAM_ISSUED;
-	if (op->flags & BATONI_FLAG_PLANNED)
+	if (said & BATONI_FLAG_PLANNED)
 		flags |= BATON_TRACE_PLANNED;
 	return flags;
 }
@@ -197,7 +199,7 @@ name_parent(struct batoni_trace *trace, const struct batoni_op *op,
 {
 	const struct batoni_op *parent = batoni_op_group(op);
 
-	if (op->flags & BATONI_FLAG_PLANNED) {
+	if (batoni_get(op->flags) & BATONI_FLAG_PLANNED) {
 		slot->user_data = batoni_launch_of(op)->user_data;
 		slot->parent = serial_of_parent(trace, batoni_launch_of(op));
 	}
@@ -354,6 +356,24 @@ count_called(struct batoni_trace *trace, const struct batoni_op *op,
 
 /* ---- a slot for an operation ---- */
 
+/* A function may run already: pairs with note_run. */
+static inline void
+set_serial(const struct batoni_op *op, struct batoni_traced *traced,
+           struct baton_trace_operation *slot, uint64_t serial)
+{
+	uint64_t ran;
+
+	if (likely(!batoni_kind_of(op)->runs)) {
+		atomic_store_explicit(&traced->serial, serial,
+		                      memory_order_relaxed);
+		return;
+	}
+	atomic_store(&traced->serial, serial);
+	ran = atomic_load(&traced->ran);
+	if (ran)
+		batoni_set(slot->armed, ran);
+}
+
 /* shared: the enqueuer; else the driver, which counts it too. */
 static void
 give_slot(struct batoni_trace *trace, const struct batoni_op *op,
@@ -388,7 +408,7 @@ give_slot(struct batoni_trace *trace, const struct batoni_op *op,
 	if (n > BATONI_TRACE_TERMS_MAX)
 		slot->flags |= BATON_TRACE_TERMS_CUT;
 	close_slot(slot, serial);
-	atomic_store_explicit(&traced->serial, serial, memory_order_relaxed);
+	set_serial(op, traced, slot, serial);
 	add_terms(trace, op, traced, serial, units, n);
 	if (!shared)
 		count_units(trace, op, traced, units, n);
@@ -444,6 +464,13 @@ begin_message(struct batoni_trace *trace, const struct batoni_op *op,
 	count_message(trace, op, traced);
 }
 
+static inline void
+begin_other(struct batoni_traced *traced)
+{
+	atomic_store_explicit(&traced->serial, 0, memory_order_relaxed);
+	atomic_store_explicit(&traced->ran, 0, memory_order_relaxed);
+}
+
 static void
 begun(void *context, const struct batoni_op *op, unsigned state, const void *site)
 {
@@ -462,7 +489,7 @@ begun(void *context, const struct batoni_op *op, unsigned state, const void *sit
 	           !(op->flags & BATONI_FLAG_PLANNED)))
 		begin_message(trace, op, traced);
 	else
-		atomic_store_explicit(&traced->serial, 0, memory_order_relaxed);
+		begin_other(traced);
 }
 
 /* What ends without a completion: a group's record, or a member of a void one. */
@@ -595,6 +622,23 @@ handed(struct batoni_trace *trace, const struct batoni_op *op)
 	traced->direct = false;
 }
 
+/* A thread of the stream, which may come to the function before it has its slot: see set_serial. */
+static void
+note_run(const struct batoni_trace *trace, struct batoni_traced *traced)
+{
+	const uint64_t now = batoni_ticks();
+	struct baton_trace_operation *slot;
+
+	/* Dekker's pattern: store the stamp, then load the serial; set_serial stores the serial, then loads
+	 * the stamp. */
+	atomic_store(&traced->ran, now);
+	if (atomic_load(&traced->serial) == 0)
+		return;
+	slot = slot_of(trace, traced);
+	if (slot)
+		batoni_set(slot->armed, now);
+}
+
 static void
 event(void *context, const struct batoni_op *op, enum batoni_event what)
 {
@@ -602,16 +646,18 @@ event(void *context, const struct batoni_op *op, enum batoni_event what)
 	struct baton_trace_operation *slot;
 
 	(void)context;
-	if (op->flags & BATONI_FLAG_LOCAL)
+	if (batoni_get(op->flags) & BATONI_FLAG_LOCAL)
 		return;
 	if (what == BATONI_EVENT_HANDED) {
 		handed(trace, op);
 		return;
 	}
+	if (what == BATONI_EVENT_RUNS) {
+		note_run(trace, traced_of(op));
+		return;
+	}
 	slot = slot_of(trace, traced_of(op));
-	if (slot && what == BATONI_EVENT_RUNS) {
-		slot->armed = batoni_ticks();
-	} else if (slot) {
+	if (slot) {
 		slot->state = BATON_STATE_LENT;
 		slot->flags |= BATON_TRACE_LENT;
 	}
@@ -684,6 +730,8 @@ batoni_trace_close(struct baton_comm *comm, bool together)
 
 	if (!trace)
 		return;
+	/* A stamp of before would make the bound wrong. */
+	batoni_ticks_pass();
 	if (together)
 		batoni_trace_round(comm, trace->leaves, batoni_ticks());
 	batoni_trace_file_note_fault(trace, comm);

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "config.h"
@@ -272,6 +273,23 @@ complain_of_file(const struct baton_comm *comm, const char *path,
 				   : "");
 }
 
+/* 0, or an error.  A file that is longer than this process may make would end it (SIGXFSZ); a timer of the
+ * program may interrupt. */
+static int
+take_blocks(int fd, uint64_t bytes)
+{
+	struct rlimit limit;
+	int error;
+
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+	    limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur)
+		return EFBIG;
+	do
+		error = posix_fallocate(fd, 0, (off_t)bytes);
+	while (error == EINTR);
+	return error;
+}
+
 /* The file, of so many bytes, all of which it has; -1: the log says why not. */
 static int
 make_file(const struct baton_comm *comm, const char *path, uint64_t bytes)
@@ -283,7 +301,7 @@ make_file(const struct baton_comm *comm, const char *path, uint64_t bytes)
 		complain_of_file(comm, path, "open", errno);
 		return -1;
 	}
-	error = posix_fallocate(fd, 0, (off_t)bytes);
+	error = take_blocks(fd, bytes);
 	if (!error)
 		return fd;
 	complain_of_file(comm, path, "posix_fallocate", error);

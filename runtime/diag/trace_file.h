@@ -23,6 +23,7 @@ struct batoni_traced {
 	_Atomic uint64_t serial; /* 0: it has no slot yet */
 	uint64_t enqueued;
 	const void *site;
+	_Atomic uint64_t ran; /* of a function: when its stream came to it; 0: it has not */
 	struct baton_trace_counter *counter; /* NULL: it is not counted yet, or never */
 	bool counted, direct;
 };

@@ -85,7 +85,7 @@ carrier_reached(struct batoni_op *group, struct batoni_op *carrier)
 	if (is_released(group))
 		batoni_op_passed(carrier);
 	else
-		carrier->flags |= BATONI_FLAG_HELD;
+		batoni_set(carrier->flags, carrier->flags | BATONI_FLAG_HELD);
 	if (group->state == BATONI_NEW)
 		return; /* place continues */
 	if (group->streams_left == 0 && !is_released(group) &&

@@ -6,10 +6,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -589,7 +591,66 @@ START_TEST(without_a_counter_stamps_are_of_passes)
 }
 END_TEST
 
+/* The kernel's tick may be of before: a round whose end is too early says too much. */
+START_TEST(without_a_counter_rounds_end_when_they_end)
+{
+	const struct baton_trace_round *first;
+	uint64_t before;
+
+	batoni_ticks_without_counter(true);
+	before = batoni_real_ns();
+	open_comms(2);
+	map_files();
+	ck_assert_uint_gt(files[0].header->rounds_known, 0);
+	first = at(&files[0], &files[0].header->rounds, 0);
+	ck_assert_uint_ge(first->leave, before);
+	close_comms(2);
+}
+END_TEST
+
 /* ---- threads ---- */
+
+static atomic_bool has_run;
+
+static void
+run(void *arg)
+{
+	(void)arg;
+	atomic_store(&has_run, true);
+}
+
+/* The stream is faster than what gives the function its slot. */
+static enum baton_status
+let_it_run(void *context, const struct batoni_op *op, unsigned state)
+{
+	(void)context;
+	while (batoni_kind_of(op)->runs && state == BATONI_QUEUED &&
+	       !atomic_load(&has_run))
+		sched_yield();
+	return BATON_OK;
+}
+
+START_TEST(a_function_that_runs_before_it_has_a_slot_is_armed)
+{
+	static const struct batoni_observer observer = {.moved = let_it_run,
+	                                                .fast = true};
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
+	const struct baton_trace_operation *function;
+
+	batoni_observer_set(&observer);
+	options.progress = BATON_PROGRESS_THREAD;
+	ck_assert_int_eq(baton_comm_create_local(1, &options, comms), BATON_OK);
+	ck_assert_int_eq(baton_stream_create(comms[0], &streams[0]), BATON_OK);
+	ck_assert_int_eq(baton_stream_launch(comms[0], streams[0], run, NULL),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_stream_synchronize(comms[0], streams[0]), BATON_OK);
+	map_files();
+	function = find(0, "launched function", 0);
+	ck_assert_uint_ge(function->armed, function->enqueued);
+	ck_assert_uint_ge(function->completed, function->armed);
+	close_comms(1);
+}
+END_TEST
 
 #define EACH 2000
 
@@ -699,6 +760,20 @@ START_TEST(a_folder_that_is_not_there_is_no_trace)
 }
 END_TEST
 
+/* It would end the process (SIGXFSZ). */
+START_TEST(a_limit_of_file_sizes_is_no_trace)
+{
+	const struct rlimit limit = {65536, 65536};
+
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	open_comms(2);
+	ck_assert_ptr_null(comms[0]->trace);
+	ck_assert_uint_eq(map_files(), 0);
+	exchange(1, 10);
+	close_comms(2);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -714,10 +789,13 @@ main(void)
 		groups_and_plans_are_parents,
 		rounds_and_the_number_are_the_communicators,
 		without_a_counter_stamps_are_of_passes,
+		without_a_counter_rounds_end_when_they_end,
+		a_function_that_runs_before_it_has_a_slot_is_armed,
 		threads_on_one_handle_lose_nothing,
 		calls_issue_operations_themselves_as_without,
 		off_there_is_no_file_and_nothing_looks,
 		a_folder_that_is_not_there_is_no_trace,
+		a_limit_of_file_sizes_is_no_trace,
 	};
 
 	return RUN_TESTS_WITH("trace", tests, make_folder, remove_folder);

@@ -10,10 +10,12 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core.h"
 #include "cuda_world.h"
 #include "forecast.h"
+#include "trace_file.h"
 
 static struct baton_comm_options
 silent(void)
@@ -157,6 +159,27 @@ START_TEST(signals_go_by_streams_alone)
 		run_out(cw.streams[0]);
 		ck_assert_uint_eq(count(1), i);
 	}
+	end();
+}
+END_TEST
+
+/* The layer adds the path of streams when the communicator starts. */
+START_TEST(a_trace_knows_the_path_of_streams)
+{
+	char folder[] = "/tmp/baton-mapped-XXXXXX";
+
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	setenv("BATON_TRACE", folder, 1);
+	open_silent();
+	for (int i = 0; i < 2; i++) {
+		const struct batoni_trace *trace = cw.comms[i]->trace;
+
+		ck_assert_ptr_nonnull(trace);
+		ck_assert_uint_eq(trace->header->paths_known,
+		                  cw.comms[i]->paths_count);
+		ck_assert_int_eq(unlink(trace->path), 0);
+	}
+	rmdir(folder);
 	end();
 }
 END_TEST
@@ -663,6 +686,7 @@ main(void)
 	const TTest *const tests[] = {
 		streams_alone_change_memory_and_counter,
 		signals_go_by_streams_alone,
+		a_trace_knows_the_path_of_streams,
 		stream_that_waits_goes_on_with_the_data,
 		wait_is_looked_at_without_a_ring,
 		thread_listens_while_it_watches,
