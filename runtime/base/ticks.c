@@ -110,7 +110,8 @@ open_source(void)
 {
 	struct batoni_ticks_source *source = &batoni_ticks_source;
 
-	found = source->counter = find_counter();
+	source->counter = find_counter();
+	found = source->counter;
 	batoni_ticks_note_pass();
 	source->per_second = found ? measure_rate() : UINT64_C(1000000000);
 	source->open = true;
