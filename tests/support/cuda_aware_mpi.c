@@ -131,24 +131,53 @@ MPI_Isend(const void *buffer, int count, MPI_Datatype type, int dest, int tag,
 	return code;
 }
 
-int
-MPI_Irecv(void *buffer, int count, MPI_Datatype type, int source, int tag,
-          MPI_Comm comm, MPI_Request *request)
+/* What receives in place of a buffer in memory of a device. */
+static struct stand_in *
+receiver_for(void *buffer, int count, MPI_Datatype type)
 {
-	struct stand_in *in;
-	int code;
+	struct stand_in *in = stand_in_for(count, type);
 
-	if (!is_on_device(buffer))
-		return PMPI_Irecv(buffer, count, type, source, tag, comm,
-		                  request);
-	in = stand_in_for(count, type);
 	in->received = (CUdeviceptr)(uintptr_t)buffer;
-	code = PMPI_Irecv(in->memory, count, type, source, tag, comm, request);
+	return in;
+}
+
+static int
+keep_or_free(struct stand_in *in, const MPI_Request *request, int code)
+{
 	if (code == MPI_SUCCESS)
 		keep(in, *request);
 	else
 		free(in);
 	return code;
+}
+
+int
+MPI_Irecv(void *buffer, int count, MPI_Datatype type, int source, int tag,
+          MPI_Comm comm, MPI_Request *request)
+{
+	struct stand_in *in;
+
+	if (!is_on_device(buffer))
+		return PMPI_Irecv(buffer, count, type, source, tag, comm,
+		                  request);
+	in = receiver_for(buffer, count, type);
+	return keep_or_free(in, request,
+	                    PMPI_Irecv(in->memory, count, type, source, tag,
+	                               comm, request));
+}
+
+int
+MPI_Imrecv(void *buffer, int count, MPI_Datatype type, MPI_Message *message,
+           MPI_Request *request)
+{
+	struct stand_in *in;
+
+	if (!is_on_device(buffer))
+		return PMPI_Imrecv(buffer, count, type, message, request);
+	in = receiver_for(buffer, count, type);
+	return keep_or_free(in, request,
+	                    PMPI_Imrecv(in->memory, count, type, message,
+	                                request));
 }
 
 int
