@@ -21,6 +21,7 @@ batoni_fifo_table_init(struct batoni_fifo_table *table, uint32_t count,
 	memset(table->lines_of, 0, sizeof(table->lines_of));
 	table->turns = 0;
 	table->seeker = UINT64_MAX;
+	table->yields = table->yielded = false;
 	batoni_list_init(&table->lines);
 	table->next_line = NULL;
 	table->free = NULL;

@@ -45,6 +45,8 @@ struct batoni_fifo_table {
 	uint32_t lines_of[BATONI_LINE_ALL + 1];
 	uint64_t turns; /* numbers that were given */
 	uint64_t seeker; /* whom line.c looks for a message for: its turn; UINT64_MAX: behind all that wait */
+	bool yields;  /* the one that looks: an earlier receive, which is armed, is to take its message first */
+	bool yielded; /* one has, in this poll of the lines */
 	struct batoni_list_node lines;
 	struct batoni_list_node *next_line; /* while line.c goes through all: none may be missed */
 };

@@ -28,7 +28,8 @@
  *     issued, (0, t):     0
  *
  * So an unarmed receive holds up the later receives that could take a message which it could take, and no
- * others.
+ * others.  An armed one takes its message first, and the later one looks again then (`yields`): what lies
+ * behind that message may be its own.
  *
  * A path that sees messages come, one by one (near, local), asks for the receive of one that meets none
  * (`claim`), as long as some are expected.  Others are looked at behind each test (`find`).
@@ -145,43 +146,63 @@ set_expects(struct batoni_fifo *line, bool expects)
 		batoni_comm_set_busy(comm);
 }
 
-/* Does no receive that names them wait? */
-static bool
-is_free(const struct baton_comm *comm, int rank, int tag)
+/* Where receives that name both wait, or NULL: there is none. */
+static struct batoni_fifo *
+named_fifo(const struct baton_comm *comm, int rank, int tag)
 {
 	const struct batoni_transfer of = {
 		.peer = rank, .tag = tag, .direction = BATONI_RECV};
-	const struct batoni_fifo *fifo;
+	struct batoni_fifo *fifo;
 
 	if (comm->fifos.live == comm->fifos.lines_live)
-		return true;
+		return NULL;
 	fifo = batoni_fifo_find(&comm->fifos, batoni_fifo_key(&of));
-	return !fifo || !fifo->head;
+	return fifo && fifo->head ? fifo : NULL;
 }
 
-/* Does a receive wait there that is earlier than the one that looks? */
-static bool
-is_before(const struct baton_comm *comm, enum batoni_line line, int peer, int tag)
+/* Where the first receive waits that this message is for, if it is earlier than the one that looks; or NULL.
+ * One that names both is earlier than those in lines. */
+static struct batoni_fifo *
+first_before(const struct baton_comm *comm, int rank, int tag)
 {
-	const struct batoni_fifo *fifo = line_of(comm, line, peer, tag);
+	const struct batoni_fifo_table *table = &comm->fifos;
+	struct batoni_fifo *first = named_fifo(comm, rank, tag);
+	uint64_t before = table->seeker;
 
-	return fifo && fifo->head &&
-	       fifo->head->transfer.turn < comm->fifos.seeker;
+	if (first)
+		return first;
+	/* One line is that of the receive that looks. */
+	if (table->lines_live <= 1 && table->seeker != UINT64_MAX)
+		return NULL;
+	for (int line = BATONI_LINE_TAG; line <= BATONI_LINE_ALL; line++) {
+		struct batoni_fifo *fifo =
+			line_of(comm, (enum batoni_line)line, rank, tag);
+
+		if (!fifo || !fifo->head || fifo->head->transfer.turn >= before)
+			continue;
+		before = fifo->head->transfer.turn;
+		first = fifo;
+	}
+	return first;
 }
 
 bool
-batoni_line_may_meet(const struct baton_comm *comm, int rank, int tag)
+batoni_line_may_meet(struct baton_comm *comm, int rank, int tag)
 {
-	const struct batoni_fifo_table *table = &comm->fifos;
+	struct batoni_fifo_table *table = &comm->fifos;
+	struct batoni_fifo *first;
 
-	if (!is_free(comm, rank, tag))
+	if (table->yields)
 		return false;
-	/* One line is that of the receive that looks. */
-	if (table->lines_live <= 1 && table->seeker != UINT64_MAX)
+	first = first_before(comm, rank, tag);
+	if (likely(!first))
 		return true;
-	return !is_before(comm, BATONI_LINE_TAG, rank, tag) &&
-	       !is_before(comm, BATONI_LINE_PEER, rank, tag) &&
-	       !is_before(comm, BATONI_LINE_ALL, rank, tag);
+	if (first->head->state == BATONI_ARMED ||
+	    (first->line && !is_open(first, first->head))) {
+		table->yields = true;
+		batoni_fifo_make_ready(first);
+	}
+	return false;
 }
 
 static int
@@ -291,6 +312,24 @@ head_ends(const struct batoni_op *op)
 	               : BATON_OK;
 }
 
+/* The rank, and in *tag_p the tag, of a message for the head; or -1: none is there, or, *yields_p, it is to look
+ * again behind an earlier receive. */
+static int
+look(struct baton_comm *comm, const struct batoni_op *head, int *tag_p, bool *yields_p)
+{
+	struct batoni_fifo_table *table = &comm->fifos;
+	int rank;
+
+	table->seeker = head->transfer.turn;
+	table->yields = false;
+	rank = batoni_line_find(comm, head->transfer.peer, tag_p);
+	table->seeker = UINT64_MAX;
+	*yields_p = table->yields;
+	table->yields = false;
+	table->yielded |= *yields_p;
+	return rank;
+}
+
 /* The head is armed, and what the line is for.  False: no message for it is there. */
 static bool
 issue_head(struct batoni_fifo *line)
@@ -299,18 +338,17 @@ issue_head(struct batoni_fifo *line)
 	struct batoni_op *op = line->head;
 	enum baton_status status = head_ends(op);
 	int peer = op->transfer.peer, tag = op->transfer.tag;
+	bool yields;
 
 	if (likely(status == BATON_OK)) {
-		comm->fifos.seeker = op->transfer.turn;
-		peer = batoni_line_find(comm, peer, &tag);
-		comm->fifos.seeker = UINT64_MAX;
+		peer = look(comm, op, &tag, &yields);
 		if (peer >= 0) {
 			batoni_op_issue(pop_for(line, peer, tag));
 			return true;
 		}
 		/* Nothing comes from there any more. */
 		peer = op->transfer.peer;
-		if (likely(comm->liveness.silent == 0 || peer < 0 ||
+		if (likely(comm->liveness.silent == 0 || yields || peer < 0 ||
 		           !comm->transport->peers[peer].silent))
 			return false;
 		status = BATON_ERR_PEER;
@@ -392,7 +430,7 @@ batoni_line_claim(struct baton_comm *comm, int rank, int tag)
 	 * an earlier message may be for it. */
 	if (!line || !line->expects || line->ready || comm->off_fast ||
 	    comm->fault.status != BATON_OK || comm->liveness.silent > 0 ||
-	    batoni_op_list(line->head) || !is_free(comm, rank, tag))
+	    batoni_op_list(line->head) || named_fifo(comm, rank, tag))
 		return NULL;
 	op = pop_for(line, rank, tag);
 	batoni_op_move(op, BATONI_ISSUED);
@@ -428,8 +466,8 @@ batoni_line_again(struct baton_comm *comm, uint64_t key)
 	look_if_expects(line_of(comm, BATONI_LINE_ALL, peer, tag));
 }
 
-size_t
-batoni_lines_poll(struct baton_comm *comm)
+static size_t
+poll_once(struct baton_comm *comm)
 {
 	struct batoni_fifo_table *table = &comm->fifos;
 	size_t events = 0;
@@ -446,5 +484,18 @@ batoni_lines_poll(struct baton_comm *comm)
 		batoni_fifo_retire(table, line);
 	}
 	table->next_line = NULL;
+	return events;
+}
+
+/* Twice, if a receive has yielded to one whose line was before: it may find that the message was taken back. */
+size_t
+batoni_lines_poll(struct baton_comm *comm)
+{
+	size_t events;
+
+	comm->fifos.yielded = false;
+	events = poll_once(comm);
+	if (unlikely(comm->fifos.yielded))
+		events += poll_once(comm);
 	return events;
 }

@@ -22,7 +22,7 @@ batoni_line_takes(struct batoni_op *op)
 }
 
 /* As upcalls->may_meet (path.h). */
-bool batoni_line_may_meet(const struct baton_comm *comm, int rank, int tag);
+bool batoni_line_may_meet(struct baton_comm *comm, int rank, int tag);
 /* As upcalls->claim (path.h). */
 struct batoni_transfer *batoni_line_claim(struct baton_comm *comm, int rank, int tag);
 /* The rank, and in *tag_p the tag, of a message that a receive of this peer or tag (-1: any) meets if it is issued

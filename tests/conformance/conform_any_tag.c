@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Receives of any tag (BATON_ANY_TAG), of one rank and of any: which message each gets, and what waits for it
  * (guarantee 3). */
+#include <string.h>
+
 #include "harness.h"
 
 #define ANY BATON_ANY_SOURCE
@@ -245,6 +247,38 @@ receives_of_all_kinds_match_in_their_order(struct conform *c)
 	for (int k = 0; k < N && c->rank == 0; k++) {
 		finish_as(c, &requests[k], 1, 5);
 		CHECK_EQ(c, values[k], k);
+	}
+}
+
+/* All are armed, and go on from the line of all at once.  The one in the middle that names a tag has its message first,
+ * so the one behind it has the next of that tag, and none that was sent later. */
+static void
+an_earlier_armed_one_takes_its_message_first(struct conform *c)
+{
+	static const int named[][3] = {
+		{ANY, TAG, 1}, {1, 2, 3}, {ANY, 4, 2}, {ANY, TAG, 4}, {1, TAG, 5}};
+	static const int tags[] = {2, 4, 2, 4, 1};
+	enum { N = sizeof(tags) / sizeof(tags[0]) };
+	baton_stream gated = conform_stream(c);
+	baton_request requests[N];
+	int values[N] = {0};
+
+	if (c->rank == 0) {
+		conform_gate_launch(c, 0, gated);
+		for (int k = 0; k < N; k++)
+			requests[k] = recv_int(c, &values[k], named[k][0],
+			                       named[k][1],
+			                       k == 0 ? gated : c->stream);
+	}
+	conform_sync(c);
+	if (c->rank == 1) {
+		send_ints(c, N, tags, 0);
+	} else if (c->rank == 0) {
+		conform_gate_open(c, 0);
+		for (int k = 0; k < N; k++) {
+			finish_as(c, &requests[k], 1, tags[named[k][2] - 1]);
+			CHECK_EQ(c, values[k], named[k][2]);
+		}
 	}
 }
 
@@ -696,6 +730,125 @@ a_list_of_tensors_may_have_any_tag(struct conform *c)
 	conform_sound(c);
 }
 
+/* ---- many orders of calls ---- */
+
+enum { MIX_SENT = 40, MIX_OPEN = 34, MIX_ALL = MIX_SENT + MIX_OPEN, MIX_BYTES = 20000 };
+
+/* The messages to a rank and its receives, drawn; and which message each receive gets (-1: none). */
+struct mix {
+	int tags[MIX_SENT];
+	size_t bytes[MIX_SENT];
+	int peers[MIX_ALL], wants[MIX_ALL], meets[MIX_ALL];
+};
+
+static int
+draw(uint64_t *state, int n)
+{
+	*state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (int)((*state >> 33) % (uint64_t)n);
+}
+
+/* Each message goes to the first receive that could take it and has none: all are armed at their calls. */
+static void
+meet_in_order(struct mix *mix)
+{
+	for (int i = 0; i < MIX_ALL; i++)
+		mix->meets[i] = -1;
+	for (int k = 0, i; k < MIX_SENT; k++) {
+		for (i = 0; mix->meets[i] >= 0 ||
+		            (mix->wants[i] != TAG && mix->wants[i] != mix->tags[k]);)
+			i++;
+		mix->meets[i] = k;
+	}
+}
+
+/* The last receives take all that is left. */
+static void
+draw_mix(struct mix *mix, uint64_t seed, int from)
+{
+	static const size_t bytes[] = {4, 60, 600, 2049, 9000, MIX_BYTES};
+	uint64_t state = seed * 1000 + (uint64_t)from;
+	int tags = 1 + draw(&state, 5);
+
+	for (int k = 0; k < MIX_SENT; k++) {
+		mix->tags[k] = draw(&state, tags);
+		mix->bytes[k] = bytes[draw(&state, 6)];
+	}
+	for (int i = 0; i < MIX_ALL; i++) {
+		int kind = i < MIX_OPEN ? draw(&state, 6) : 1;
+
+		mix->peers[i] = kind < 3 ? ANY : from;
+		mix->wants[i] = kind % 3 == 1 ? TAG : draw(&state, tags);
+	}
+	meet_in_order(mix);
+}
+
+static void
+finish_mix(struct conform *c, const struct mix *mix, int from, char *const *buffers,
+           baton_request *requests)
+{
+	for (int i = 0; i < MIX_ALL; i++) {
+		int meets = mix->meets[i], value = -1;
+
+		if (meets < 0) {
+			CHECK_OK(c, baton_cancel(requests[i]));
+			FINISH(c, BATON_ERR_CANCELED, &requests[i]);
+			continue;
+		}
+		finish_as(c, &requests[i], from, mix->tags[meets]);
+		memcpy(&value, buffers[i], sizeof(value));
+		CHECK_EQ(c, value, meets);
+	}
+}
+
+/* Calls of both sides, as they fall. */
+static void
+exchange_mix(struct conform *c, uint64_t seed, char *const *buffers)
+{
+	const int from = (c->rank + c->size - 1) % c->size;
+	baton_request sends[MIX_SENT], requests[MIX_ALL];
+	uint64_t state = seed + 77 * (uint64_t)c->rank;
+	int sent = 0, called = 0;
+	struct mix out, in;
+
+	draw_mix(&out, seed, c->rank);
+	draw_mix(&in, seed, from);
+	while (sent < MIX_SENT || called < MIX_ALL) {
+		if (sent < MIX_SENT && draw(&state, 2)) {
+			memcpy(buffers[MIX_ALL + sent], &sent, sizeof(sent));
+			sends[sent] = SEND(c, buffers[MIX_ALL + sent],
+			                   out.bytes[sent], (c->rank + 1) % c->size,
+			                   out.tags[sent], c->stream,
+			                   &conform_detached);
+			sent++;
+		} else if (called < MIX_ALL) {
+			requests[called] = RECV(c, buffers[called], MIX_BYTES,
+			                        in.peers[called], in.wants[called],
+			                        c->stream, &conform_detached);
+			called++;
+		}
+	}
+	finish_mix(c, &in, from, buffers, requests);
+	for (int k = 0; k < MIX_SENT; k++)
+		FINISH(c, BATON_OK, &sends[k]);
+}
+
+static void
+armed_receives_match_in_order_however_calls_fall(struct conform *c)
+{
+	char *buffers[MIX_ALL + MIX_SENT];
+
+	/* On an asynchronous device several are armed at once, each tag's behind each other. */
+	if (c->info.device != BATON_DEVICE_HOST)
+		return;
+	for (int i = 0; i < MIX_ALL + MIX_SENT; i++)
+		buffers[i] = conform_alloc(c, MIX_BYTES);
+	for (uint64_t seed = 1; seed <= 60; seed++) {
+		exchange_mix(c, seed, buffers);
+		conform_sync(c);
+	}
+}
+
 /* ---- refusals -------------------------------------------------------------- */
 
 static void
@@ -730,6 +883,8 @@ const struct conform_case conform_any_tag[] = {
 	{CASE(a_longer_message_of_any_tag_ends_in_truncated), .ranks_min = 2, NEEDS},
 	{CASE(a_message_to_oneself_may_have_any_tag), NEEDS},
 	{CASE(receives_of_all_kinds_match_in_their_order), .ranks_min = 2, NEEDS},
+	{CASE(an_earlier_armed_one_takes_its_message_first), .ranks_min = 2, NEEDS,
+         .streams = 2},
 	{CASE(an_earlier_recv_that_names_its_tag_keeps_its_message), .ranks_min = 2, NEEDS,
          .streams = 2},
 	{CASE(long_messages_of_earlier_recvs_hide_none), .ranks_min = 2, NEEDS, .streams = 2},
@@ -741,6 +896,7 @@ const struct conform_case conform_any_tag[] = {
 	{CASE(an_unarmed_one_of_everything_holds_up_all_receives), .ranks_min = 2, NEEDS,
          .streams = 2},
 	{CASE(many_of_all_kinds_wait_at_once), .ranks_min = 2, NEEDS},
+	{CASE(armed_receives_match_in_order_however_calls_fall), NEEDS},
 	{CASE(many_messages_of_many_tags_wait), .ranks_min = 2, NEEDS},
 	{CASE(one_of_any_tag_that_is_canceled_leaves_its_place), .ranks_min = 2, NEEDS},
 	{CASE(one_of_any_tag_that_times_out_leaves_its_place), .ranks_min = 2, NEEDS},

@@ -19,8 +19,11 @@ batoni_local_claim(struct local *local, const struct batoni_transfer *send, uint
 
 	if (!there || send->tag > local->base.tag_max)
 		return NULL;
-	transfer = there->base.upcalls->claim(there->base.upcalls, local->base.rank,
-	                                      send->tag);
+	/* Behind what this rank has sent before, a receive of any tag may be for that. */
+	transfer = local->waiting_to[send->peer] == 0
+	                   ? there->base.upcalls->claim(there->base.upcalls,
+	                                                local->base.rank, send->tag)
+	                   : NULL;
 	if (!transfer) {
 		there->base.upcalls->moves(there->base.upcalls);
 		return NULL;

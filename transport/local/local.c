@@ -449,6 +449,7 @@ local_close(struct batoni_transport *transport, bool aborted)
 		shared->rounds = local->round + local->brought;
 	shared->stored_to |= transport->patience &&
 	                     transport->patience->copies_left;
+	batoni_free(local->waiting_to);
 	batoni_free(local->waiting);
 	batoni_free(local->nodes);
 	batoni_free(local);

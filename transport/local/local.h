@@ -80,6 +80,7 @@ struct local {
 	struct local_shared *shared;
 	struct local_node *nodes; /* by slot */
 	struct local_waiting *waiting; /* by slot */
+	uint32_t *waiting_to; /* by rank: how many of these are to it */
 	bool brought;   /* to the table of this round */
 	uint64_t round; /* of exchange */
 	uint32_t expects; /* receives from any rank or of any tag that wait */
@@ -135,14 +136,17 @@ batoni_local_send_waits(struct local *local, const struct batoni_transfer *send)
 	struct local_waiting *waiting = &local->waiting[send->slot];
 
 	waiting->node = &local->nodes[send->slot];
+	local->waiting_to[send->peer]++;
 	batoni_list_append(&local->shared->sends[send->peer], &waiting->link);
 }
 
 static inline void
 batoni_local_leave(struct local_node *node)
 {
-	if (node->transfer->direction == BATONI_SEND)
+	if (node->transfer->direction == BATONI_SEND) {
 		batoni_list_remove(&node->local->waiting[node->transfer->slot].link);
+		node->local->waiting_to[node->transfer->peer]--;
+	}
 	batoni_match_leave(&node->local->shared->match, &node->waiting);
 	node->state = FREE;
 }

@@ -180,7 +180,10 @@ rank_create(struct local_shared *shared, int rank,
 		return NULL;
 	local->nodes = batoni_alloc(config->slots, sizeof(*local->nodes));
 	local->waiting = batoni_alloc(config->slots, sizeof(*local->waiting));
-	if (!local->nodes || !local->waiting) {
+	local->waiting_to = batoni_alloc((size_t)shared->size,
+	                                 sizeof(*local->waiting_to));
+	if (!local->nodes || !local->waiting || !local->waiting_to) {
+		batoni_free(local->waiting_to);
 		batoni_free(local->waiting);
 		batoni_free(local->nodes);
 		batoni_free(local);

@@ -164,6 +164,7 @@ keep_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head *h
 		return false;
 	arrival->from = from;
 	arrival->head = *head;
+	arrival->bars = false;
 	batoni_ring_copy_out(&near->peers[from].in, 0, arrival->bytes,
 	                     (size_t)head->length);
 	enter(near, arrival, key, front);
@@ -234,7 +235,7 @@ keep_announced(struct batoni_pairs *near, int from,
 	arrival->from = from;
 	arrival->head = *head;
 	arrival->what = *what;
-	arrival->claimed = false;
+	arrival->claimed = arrival->bars = false;
 	batoni_hash_add(&near->announced, &arrival->by_slot, by_slot);
 	front = find_front(near, key);
 	enter(near, arrival, key, front);
@@ -510,12 +511,13 @@ fix(struct batoni_pairs *near, struct near_arrival *arrival)
 	struct batoni_upcalls *upcalls = near->base.messages.upcalls;
 	enum baton_status status = BATON_OK;
 
-	if (!upcalls->may_meet(upcalls, arrival->from, (int)arrival->head.tag))
+	if (arrival->bars ||
+	    !upcalls->may_meet(upcalls, arrival->from, (int)arrival->head.tag))
 		return BATON_ERR_ABORTED;
 	if (!is_whole(&arrival->head) && !arrival->claimed)
 		status = batoni_near_claim(near, arrival->from, &arrival->what);
 	arrival->claimed |= status == BATON_OK;
-	/* ABORTED: it bars its tag. */
+	arrival->bars = status == BATON_ERR_ABORTED;
 	if (status == BATON_OK || status == BATON_ERR_ABORTED)
 		return status;
 	leave(near, arrival);

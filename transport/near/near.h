@@ -169,6 +169,7 @@ struct near_arrival {
 	struct batoni_hash_node by_slot;
 	struct near_announcement what;
 	bool claimed; /* ANNOUNCE: it is this rank's, before its receive is issued */
+	bool bars;    /* it can no longer be met, and nor can what is behind it on its tag */
 	unsigned room; /* the class of its memory */
 	struct near_arrival *next_free;
 	struct batoni_list_node all; /* near->arrivals */
