@@ -159,9 +159,8 @@ messages_of_all_lengths_may_have_any_tag(struct conform *c)
 
 /* Both come while the receives wait; a short one has its bytes with it, a long one need not. */
 static void
-a_short_message_does_not_overtake_a_long_one(struct conform *c)
+two_of_two_lengths(struct conform *c, const size_t bytes[2])
 {
-	static const size_t bytes[2] = {MIB, 8};
 	baton_request requests[2] = {0};
 	void *buffers[2];
 
@@ -182,6 +181,20 @@ a_short_message_does_not_overtake_a_long_one(struct conform *c)
 	}
 	for (int k = 0; k < 2 && c->rank == 1; k++)
 		FINISH(c, BATON_OK, &requests[k]);
+}
+
+static void
+a_short_message_does_not_overtake_a_long_one(struct conform *c)
+{
+	two_of_two_lengths(c, (const size_t[]){MIB, 8});
+}
+
+/* Also where the short one is copied to another buffer first. */
+static void
+a_long_message_does_not_overtake_a_short_one(struct conform *c)
+{
+	for (int round = 0; round < 8; round++)
+		two_of_two_lengths(c, (const size_t[]){64, MIB});
 }
 
 static void
@@ -880,6 +893,7 @@ const struct conform_case conform_any_tag[] = {
 	{CASE(any_rank_and_any_tag_take_all), .ranks_min = 2, NEEDS},
 	{CASE(messages_of_all_lengths_may_have_any_tag), .ranks_min = 2, NEEDS},
 	{CASE(a_short_message_does_not_overtake_a_long_one), .ranks_min = 2, NEEDS},
+	{CASE(a_long_message_does_not_overtake_a_short_one), .ranks_min = 2, NEEDS},
 	{CASE(a_longer_message_of_any_tag_ends_in_truncated), .ranks_min = 2, NEEDS},
 	{CASE(a_message_to_oneself_may_have_any_tag), NEEDS},
 	{CASE(receives_of_all_kinds_match_in_their_order), .ranks_min = 2, NEEDS},

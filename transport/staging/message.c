@@ -2,14 +2,15 @@
 /*
  * Staging: the protocol; ends, parts below, failures, events.
  *
- * Every message begins with a header on its own tag, and the headers of a (peer, tag)
- * leave in the order of issue.  A receive posts a bounce buffer for a header and an eager
- * message; it holds nothing else before it has matched.
+ * Every message begins with a header on its own tag, and the headers of the program's
+ * messages to a peer leave in the order of issue, whatever their tags, since a receive of any tag takes
+ * the first.  A receive posts a bounce buffer for a header and an eager message; it holds nothing else
+ * before it has matched.
  *
  * Short messages (eager) travel behind their header, as one message below.  The bytes are
  * copied to an eager buffer first, together with those of other messages that the engine issues
  * at the same time (chunk.c).  Meanwhile the message stands in the *line* of its
- * (peer, tag), and so do those that are issued after it.  A receive in device memory takes
+ * peer, and so do those that are issued after it.  A receive in device memory takes
  * an eager buffer of its own for the way from the bounce buffer.
  *
  * Long ones, and short ones when no eager buffer is free, *ask*: the header is all that is

@@ -92,7 +92,16 @@ send_first(struct batoni_staging *stage, struct stage_message *message)
 	                  message->peer, transfer->tag);
 }
 
-/* The front of the line for this message's (peer, tag), or NULL.  Only eager messages
+/* Do headers on these tags, to one peer, leave in the order of issue?  Those of the program do, for receives of any
+ * tag. */
+static bool
+in_one_line(const struct batoni_staging *stage, int tag, int other)
+{
+	return tag == other ||
+	       (tag <= stage->base.tag_max && other <= stage->base.tag_max);
+}
+
+/* The front of the line that this message belongs to, or NULL.  Only eager messages
  * whose copy is under way make a line, so there are few. */
 static struct stage_message *
 find_line(struct batoni_staging *stage, const struct stage_message *message)
@@ -103,7 +112,8 @@ find_line(struct batoni_staging *stage, const struct stage_message *message)
 			at, struct stage_message, fronts);
 
 		if (front->peer == message->peer &&
-		    front->transfer->tag == message->transfer->tag)
+		    in_one_line(stage, front->transfer->tag,
+		                message->transfer->tag))
 			return front;
 	}
 	return NULL;
