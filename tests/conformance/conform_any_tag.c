@@ -846,13 +846,32 @@ exchange_mix(struct conform *c, uint64_t seed, char *const *buffers)
 		FINISH(c, BATON_OK, &sends[k]);
 }
 
+static bool
+all_are_on_the_host(struct conform *c)
+{
+	int mine = c->info.device == BATON_DEVICE_HOST, theirs = 0, all = mine;
+
+	for (int peer = 0; peer < c->size; peer++) {
+		baton_request sent = SEND(c, &mine, sizeof(mine), peer, 5,
+		                          c->stream, &conform_detached);
+		baton_request received = RECV(c, &theirs, sizeof(theirs), peer,
+		                              5, c->stream, &conform_detached);
+
+		FINISH(c, BATON_OK, &received);
+		FINISH(c, BATON_OK, &sent);
+		all &= theirs;
+	}
+	return all;
+}
+
 static void
 armed_receives_match_in_order_however_calls_fall(struct conform *c)
 {
 	char *buffers[MIX_ALL + MIX_SENT];
 
-	/* On an asynchronous device several are armed at once, each tag's behind each other. */
-	if (c->info.device != BATON_DEVICE_HOST)
+	/* On an asynchronous device several are armed at once, each tag's behind each other: a sender's are
+	 * issued in that order. */
+	if (!all_are_on_the_host(c))
 		return;
 	for (int i = 0; i < MIX_ALL + MIX_SENT; i++)
 		buffers[i] = conform_alloc(c, MIX_BYTES);
