@@ -1,51 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Receives from any rank (BATON_ANY_SOURCE): whose message each gets, and what waits for it
  * (guarantee 3). */
-#include "harness.h"
+#include "open_receives.h"
 
-#define ANY BATON_ANY_SOURCE
-
-/* An int from any rank, on a stream of its own kind. */
 static baton_request
 recv_any(struct conform *c, int *value, int tag, baton_stream stream)
 {
-	return RECV(c, value, sizeof(*value), ANY, tag, stream,
-	            &conform_detached);
-}
-
-static void
-send_value(struct conform *c, int value, int peer, int tag)
-{
-	baton_request request = SEND(c, &value, sizeof(value), peer, tag,
-	                             c->stream, NULL);
-
-	FINISH(c, BATON_OK, &request);
-}
-
-/* Values from 1 on, each on its tag.  They end when they are received. */
-static void
-send_values(struct conform *c, int n, const int *tags, int peer)
-{
-	int values[4] = {1, 2, 3, 4};
-	baton_request requests[4];
-
-	for (int k = 0; k < n; k++)
-		requests[k] = SEND(c, &values[k], sizeof(int), peer, tags[k],
-		                   c->stream, &conform_detached);
-	for (int k = 0; k < n; k++)
-		FINISH(c, BATON_OK, &requests[k]);
-}
-
-static void
-finish_from(struct conform *c, baton_request *request_p, int peer, int tag)
-{
-	struct baton_completion done = {.peer = -2};
-
-	if (!FINISH_AS(c, BATON_OK, request_p, &done))
-		return;
-	CHECK_EQ(c, done.peer, peer);
-	CHECK_EQ(c, done.tag, tag);
-	CHECK_EQ(c, done.op, BATON_OPERATION_RECV);
+	return conform_recv_int(c, value, ANY, tag, stream);
 }
 
 /* ---- whose message ------------------------------------------------------ */
@@ -60,7 +21,7 @@ a_completion_says_whose_message_it_is(struct conform *c)
 	baton_request requests[MOST];
 
 	for (int k = 0; k < EACH && c->rank > 0 && c->rank <= 8; k++)
-		send_value(c, 100 * c->rank + k, 0, 7);
+		conform_send_int(c, 100 * c->rank + k, 0, 7);
 	for (int i = 0; i < n && c->rank == 0; i++)
 		requests[i] = recv_any(c, &values[i], 7, c->stream);
 	for (int i = 0; i < n && c->rank == 0; i++) {
@@ -76,51 +37,16 @@ a_completion_says_whose_message_it_is(struct conform *c)
 	}
 }
 
-static const size_t lengths[] = {0, 1, 61, 2048, 2049, 8192, 8193, 65536, MIB, 3 * MIB + 1};
-#define LENGTHS (sizeof(lengths) / sizeof(lengths[0]))
-
-/* first: the receive is posted before its message is sent. */
-static void
-all_lengths(struct conform *c, bool first)
-{
-	for (size_t i = 0; i < LENGTHS; i++) {
-		struct baton_completion done = {.peer = 0};
-		baton_request request = BATON_REQUEST_NULL;
-		void *buffer = NULL;
-
-		if (!first)
-			conform_sync(c);
-		if (c->rank == 1) {
-			buffer = conform_message(c, lengths[i] + 1);
-			request = RECV(c, buffer, lengths[i] + 1, ANY, 3,
-			               c->stream, NULL);
-		}
-		if (first)
-			conform_sync(c);
-		if (c->rank == 0) {
-			buffer = conform_filled(c, lengths[i] + 1, (unsigned)i);
-			request = SEND(c, buffer, lengths[i], 1, 3, c->stream,
-			               NULL);
-		}
-		if (c->rank < 2)
-			FINISH_AS(c, BATON_OK, &request, &done);
-		if (c->rank == 1) {
-			CHECK_EQ(c, done.bytes, lengths[i]);
-			CHECK_FILLED(c, buffer, lengths[i], (unsigned)i);
-		}
-	}
-}
-
 static void
 messages_of_all_lengths_come_behind_their_receive(struct conform *c)
 {
-	all_lengths(c, true);
+	conform_all_lengths(c, true, ANY, 3);
 }
 
 static void
 messages_of_all_lengths_come_before_their_receive(struct conform *c)
 {
-	all_lengths(c, false);
+	conform_all_lengths(c, false, ANY, 3);
 }
 
 static void
@@ -159,7 +85,7 @@ a_message_to_oneself_is_one_from_any(struct conform *c)
 	baton_request out = SEND(c, &sent, sizeof(sent), c->rank, 4, c->stream,
 	                         &conform_detached);
 
-	finish_from(c, &in, c->rank, 4);
+	conform_finish_as(c, &in, c->rank, 4);
 	FINISH(c, BATON_OK, &out);
 	CHECK_EQ(c, got, sent);
 }
@@ -183,9 +109,9 @@ a_later_recv_that_names_the_rank_gets_the_next_message(struct conform *c)
 	}
 	conform_sync(c);
 	for (int k = 1; k <= 4 && c->rank == 1; k++)
-		send_value(c, k, 0, 5);
+		conform_send_int(c, k, 0, 5);
 	for (int k = 0; k < 4 && c->rank == 0; k++)
-		finish_from(c, &requests[k], 1, 5);
+		conform_finish_as(c, &requests[k], 1, 5);
 	if (c->rank == 0) {
 		CHECK_EQ(c, any[0], 1);
 		CHECK_EQ(c, named[0], 2);
@@ -213,15 +139,15 @@ an_earlier_recv_that_names_its_rank_keeps_its_message(struct conform *c)
 		CHECK_STATUS(c, BATON_PENDING, baton_test(late, NULL));
 		request = SEND(c, &own, sizeof(int), 0, 5, c->stream,
 		               &conform_detached);
-		finish_from(c, &late, 0, 5);
+		conform_finish_as(c, &late, 0, 5);
 		FINISH(c, BATON_OK, &request);
 		CHECK_STATUS(c, BATON_PENDING, baton_test(early, NULL));
 		conform_gate_open(c, 0);
-		finish_from(c, &early, 1, 5);
+		conform_finish_as(c, &early, 1, 5);
 		CHECK_EQ(c, any, 3);
 		CHECK_EQ(c, named, 1);
 	} else if (c->rank == 1) {
-		send_values(c, 2, (const int[]){5, 6}, 0);
+		conform_send_ints(c, 2, (const int[]){5, 6}, 0);
 	}
 }
 
@@ -248,16 +174,16 @@ what_an_earlier_recv_leaves_is_for_any(struct conform *c)
 		CHECK_STATUS(c, BATON_PENDING, baton_test(late[1], NULL));
 		CHECK_OK(c, baton_cancel(early[1]));
 		FINISH(c, BATON_ERR_CANCELED, &early[1]);
-		finish_from(c, &late[1], 1, 7);
+		conform_finish_as(c, &late[1], 1, 7);
 		CHECK_EQ(c, any[1], 3);
 		CHECK_STATUS(c, BATON_PENDING, baton_test(late[0], NULL));
 		conform_gate_open(c, 0);
-		finish_from(c, &late[0], 1, 5);
-		finish_from(c, &early[0], 1, 5);
+		conform_finish_as(c, &late[0], 1, 5);
+		conform_finish_as(c, &early[0], 1, 5);
 		CHECK_EQ(c, named[0], 1);
 		CHECK_EQ(c, any[0], 2);
 	} else if (c->rank == 1) {
-		send_values(c, 4, (const int[]){5, 5, 7, 6}, 0);
+		conform_send_ints(c, 4, (const int[]){5, 5, 7, 6}, 0);
 	}
 }
 
@@ -280,13 +206,13 @@ an_unarmed_one_holds_up_its_tag_alone(struct conform *c)
 		CHECK_STATUS(c, BATON_PENDING, baton_test(first, NULL));
 		CHECK_STATUS(c, BATON_PENDING, baton_test(second, NULL));
 		conform_gate_open(c, 0);
-		finish_from(c, &first, 1, 5);
-		finish_from(c, &second, 1, 5);
+		conform_finish_as(c, &first, 1, 5);
+		conform_finish_as(c, &second, 1, 5);
 		CHECK_EQ(c, any, 1);
 		CHECK_EQ(c, named, 2);
 		CHECK_EQ(c, other, 3);
 	} else if (c->rank == 1) {
-		send_values(c, 3, (const int[]){5, 5, 6}, 0);
+		conform_send_ints(c, 3, (const int[]){5, 5, 6}, 0);
 	}
 }
 
@@ -305,9 +231,9 @@ a_pending_one_holds_up_no_other_tag(struct conform *c)
 		CHECK_STATUS(c, BATON_PENDING, baton_test(waiting, NULL));
 	conform_sync(c);
 	if (c->rank == 1)
-		send_value(c, value, 0, 5);
+		conform_send_int(c, value, 0, 5);
 	if (c->rank == 0)
-		finish_from(c, &waiting, 1, 5);
+		conform_finish_as(c, &waiting, 1, 5);
 }
 
 /* Rank 1 sends for as long as the one message of rank 2 has not been received. */
@@ -327,7 +253,7 @@ no_rank_starves_another(struct conform *c)
 			if (!FINISH_AS(c, BATON_OK, &request, &done))
 				return;
 			if (done.peer == 2)
-				send_value(c, 1, 1, 2);
+				conform_send_int(c, 1, 1, 2);
 			if (stop < 0)
 				quiet[done.peer] = true;
 		}
@@ -346,9 +272,9 @@ no_rank_starves_another(struct conform *c)
 			if (requests[k])
 				FINISH(c, BATON_OK, &requests[k]);
 		}
-		send_value(c, -1, 0, 1);
+		conform_send_int(c, -1, 0, 1);
 	} else if (c->rank == 2) {
-		send_value(c, -1, 0, 1);
+		conform_send_int(c, -1, 0, 1);
 	}
 }
 
@@ -403,10 +329,10 @@ one_that_is_canceled_leaves_its_place(struct conform *c)
 	}
 	conform_sync(c);
 	for (int k = 1; k <= 2 && c->rank == 1; k++)
-		send_value(c, k, 0, 5);
+		conform_send_int(c, k, 0, 5);
 	if (c->rank == 0) {
-		finish_from(c, &requests[1], 1, 5);
-		finish_from(c, &requests[3], 1, 5);
+		conform_finish_as(c, &requests[1], 1, 5);
+		conform_finish_as(c, &requests[3], 1, 5);
 		CHECK_EQ(c, values[1], 1);
 		CHECK_EQ(c, values[3], 2);
 	}
@@ -431,9 +357,9 @@ one_that_times_out_leaves_its_place(struct conform *c)
 	}
 	conform_sync(c);
 	if (c->rank == 1)
-		send_value(c, 9, 0, 5);
+		conform_send_int(c, 9, 0, 5);
 	if (c->rank == 0) {
-		finish_from(c, &requests[1], 1, 5);
+		conform_finish_as(c, &requests[1], 1, 5);
 		CHECK_EQ(c, values[1], 9);
 	}
 }
@@ -464,14 +390,14 @@ a_recv_behind_a_canceled_one_keeps_its_rank(struct conform *c)
 		FINISH(c, BATON_ERR_CANCELED, &launch);
 		own[1] = RECV(c, &values[3], sizeof(int), 0, 5, c->stream,
 		              &conform_detached);
-		finish_from(c, &own[1], 0, 5);
+		conform_finish_as(c, &own[1], 0, 5);
 		FINISH(c, BATON_OK, &own[0]);
 	}
 	conform_sync(c);
 	if (c->rank == 1)
-		send_value(c, 9, 0, 5);
+		conform_send_int(c, 9, 0, 5);
 	if (c->rank == 0) {
-		finish_from(c, &named, 1, 5);
+		conform_finish_as(c, &named, 1, 5);
 		CHECK_EQ(c, values[2], 9);
 		CHECK_EQ(c, values[3], 3);
 		CHECK_OK(c, baton_plan_destroy(plan));
@@ -514,24 +440,9 @@ a_group_may_receive_from_any(struct conform *c)
 	CHECK_OK(c, baton_send(&sent, sizeof(sent), BATON_UINT8, conform_next(c),
 	                       8, c->comm, c->stream, &options, &out));
 	CHECK_OK(c, baton_group_end(c->comm));
-	finish_from(c, &in, conform_previous(c), 8);
+	conform_finish_as(c, &in, conform_previous(c), 8);
 	FINISH(c, BATON_OK, &out);
 	CHECK_EQ(c, got, conform_previous(c));
-}
-
-/* Each launch receives the number of the rank before. */
-static void
-launch_thrice(struct conform *c, struct baton_plan *plan, int *got_p)
-{
-	for (int k = 0; k < 3 && plan; k++) {
-		baton_request request = 0;
-
-		conform_sync(c);
-		*got_p = -1;
-		CHECK_OK(c, baton_plan_launch(plan, NULL, &request));
-		FINISH(c, BATON_OK, &request);
-		CHECK_EQ(c, *got_p, conform_previous(c));
-	}
 }
 
 static void
@@ -548,7 +459,7 @@ a_plan_may_receive_from_any(struct conform *c)
 	                       8, c->comm, c->stream, NULL, NULL));
 	CHECK_OK(c, baton_group_end(c->comm));
 	CHECK_OK(c, baton_plan_end(c->comm, &plan));
-	launch_thrice(c, plan, &got);
+	conform_launch_thrice(c, plan, &got);
 	/* Without a group, where a launch takes the fast way. */
 	CHECK_OK(c, baton_plan_destroy(plan));
 	plan = NULL;
@@ -558,7 +469,7 @@ a_plan_may_receive_from_any(struct conform *c)
 	CHECK_OK(c, baton_recv(&got, sizeof(got), BATON_UINT8, ANY, 9, c->comm,
 	                       c->stream, &conform_detached, NULL));
 	CHECK_OK(c, baton_plan_end(c->comm, &plan));
-	launch_thrice(c, plan, &got);
+	conform_launch_thrice(c, plan, &got);
 	CHECK_OK(c, baton_plan_destroy(plan));
 }
 
@@ -589,7 +500,7 @@ a_queue_delivers_what_any_has_sent(struct conform *c)
 		baton_queue_destroy(queue);
 	} else if (c->rank == 1) {
 		for (int k = 0; k < N; k++)
-			send_value(c, k, 0, 3);
+			conform_send_int(c, k, 0, 3);
 	}
 }
 
@@ -670,7 +581,7 @@ const struct conform_case conform_any[] = {
 	{CASE(a_message_to_oneself_is_one_from_any), NEEDS},
 	{CASE(a_later_recv_that_names_the_rank_gets_the_next_message), .ranks_min = 2, NEEDS},
 	{CASE(an_earlier_recv_that_names_its_rank_keeps_its_message), .ranks_min = 2, NEEDS,
-         .streams = 2},
+	  .streams = 2},
 	{CASE(what_an_earlier_recv_leaves_is_for_any), .ranks_min = 2, NEEDS, .streams = 2},
 	{CASE(an_unarmed_one_holds_up_its_tag_alone), .ranks_min = 2, NEEDS, .streams = 2},
 	{CASE(a_pending_one_holds_up_no_other_tag), .ranks_min = 2, NEEDS},
@@ -679,13 +590,13 @@ const struct conform_case conform_any[] = {
 	{CASE(one_that_is_canceled_leaves_its_place), .ranks_min = 2, NEEDS},
 	{CASE(one_that_times_out_leaves_its_place), .ranks_min = 2, NEEDS},
 	{CASE(a_recv_behind_a_canceled_one_keeps_its_rank), .ranks_min = 2, NEEDS,
-         .streams = 2},
+	  .streams = 2},
 	{CASE(an_abort_ends_those_that_wait), NEEDS, .comms = 2},
 	{CASE(a_group_may_receive_from_any), NEEDS},
 	{CASE(a_plan_may_receive_from_any), NEEDS},
 	{CASE(a_queue_delivers_what_any_has_sent), .ranks_min = 2, NEEDS},
 	{CASE(a_list_of_tensors_may_come_from_any), .ranks_min = 2,
-         .needs = BATON_CAP_ANY_SOURCE | BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_ANY_SOURCE | BATON_CAP_TENSORS},
 	{CASE(any_source_is_for_receives_where_the_paths_tell_what_came)},
 	CASES_END,
 };
