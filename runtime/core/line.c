@@ -44,6 +44,7 @@
  */
 #include "line.h"
 
+#include <assert.h>
 #include <limits.h>
 
 #include "life.h"
@@ -399,38 +400,20 @@ batoni_line_put(struct batoni_op *op)
 	set_expects(batoni_fifo_append(&op->comm->fifos, op), true);
 }
 
-/* The line whose head is the earliest of those that wait for messages of this rank and tag, or NULL. */
-static struct batoni_fifo *
-first_line(const struct baton_comm *comm, int rank, int tag)
-{
-	struct batoni_fifo *of_tag = line_of(comm, BATONI_LINE_TAG, rank, tag);
-	struct batoni_fifo *of_peer = line_of(comm, BATONI_LINE_PEER, rank, tag);
-
-	if (of_tag && !of_tag->head)
-		of_tag = NULL;
-	if (of_peer && !of_peer->head)
-		of_peer = NULL;
-	if (of_tag && of_peer)
-		return of_tag->head->transfer.turn < of_peer->head->transfer.turn
-		               ? of_tag
-		               : of_peer;
-	if (of_tag || of_peer)
-		return of_tag ? of_tag : of_peer;
-	return line_of(comm, BATONI_LINE_ALL, rank, tag);
-}
-
 struct batoni_transfer *
 batoni_line_claim(struct baton_comm *comm, int rank, int tag)
 {
-	struct batoni_fifo *line = first_line(comm, rank, tag);
+	struct batoni_fifo *line = first_before(comm, rank, tag);
 	const struct batoni_op *next;
 	struct batoni_op *op;
 
-	/* What may end otherwise than by its message is left to issue_head, and so is what is to look again:
-	 * an earlier message may be for it. */
+	/* Without a receive that looks, `line` is where the first of all waits; if that names both, it is no line
+	 * and expects nothing.  What may end otherwise than by its message is left to issue_head, and so is
+	 * what is to look again: an earlier message may be for it. */
+	assert(comm->fifos.seeker == UINT64_MAX);
 	if (!line || !line->expects || line->ready || comm->off_fast ||
 	    comm->fault.status != BATON_OK || comm->liveness.silent > 0 ||
-	    batoni_op_list(line->head) || named_fifo(comm, rank, tag))
+	    batoni_op_list(line->head))
 		return NULL;
 	op = pop_for(line, rank, tag);
 	batoni_op_move(op, BATONI_ISSUED);
