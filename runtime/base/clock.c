@@ -23,6 +23,12 @@ batoni_real_ns(void)
 }
 
 uint64_t
+batoni_wall_ns(void)
+{
+	return read_ns(CLOCK_REALTIME);
+}
+
+uint64_t
 batoni_coarse_ns(void)
 {
 	return read_ns(CLOCK_MONOTONIC_COARSE);

@@ -14,6 +14,8 @@ uint64_t batoni_now_ns(void);
 uint64_t batoni_real_ns(void);
 /* The same to some milliseconds, for the price of a load. */
 uint64_t batoni_coarse_ns(void);
+/* CLOCK_REALTIME, for people and for other nodes; it may jump. */
+uint64_t batoni_wall_ns(void);
 
 /* A condition variable that is waited for with a limit.  False: until_ns (batoni_real_ns;
  * UINT64_MAX: no limit) has passed.  As pthread_cond_wait, it may return early, and is a

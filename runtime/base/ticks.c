@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -65,15 +64,6 @@ find_counter(void)
 }
 #endif
 
-static uint64_t
-now_real_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 void
 batoni_ticks_read(struct batoni_reading *reading_p)
 {
@@ -84,7 +74,7 @@ batoni_ticks_read(struct batoni_reading *reading_p)
 		batoni_ticks_pass();
 		next.ticks = batoni_ticks();
 		next.monotonic_ns = batoni_real_ns();
-		next.real_ns = now_real_ns();
+		next.real_ns = batoni_wall_ns();
 		next.width = batoni_ticks() - next.ticks;
 		if (next.width < reading_p->width)
 			*reading_p = next;
