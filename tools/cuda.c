@@ -78,12 +78,13 @@ tool_find_library(const char *name, struct baton_library_info *info_p)
 	return false;
 }
 
-static void
-look_up(void *handle, const char *name, void *pointer_p)
+bool
+tool_look_up(void *library, const char *name, void *pointer_p)
 {
-	void *found = dlsym(handle, name);
+	void *found = dlsym(library, name);
 
 	memcpy(pointer_p, &found, sizeof(found));
+	return found != NULL;
 }
 
 static void
@@ -97,30 +98,30 @@ load(void)
 	handle = dlopen(info.path, RTLD_NOW | RTLD_LOCAL);
 	if (!handle)
 		return;
-	look_up(handle, "cuDeviceGetCount", &driver.device_count);
-	look_up(handle, "cuDeviceGetName", &driver.device_name);
-	look_up(handle, "cuDeviceTotalMem_v2", &driver.device_bytes);
-	look_up(handle, "cuDeviceGetAttribute", &driver.device_attribute);
-	look_up(handle, "cuDeviceCanAccessPeer", &driver.peer_can);
-	look_up(handle, "cuGetErrorName", &driver.error_name);
-	look_up(handle, "cuDevicePrimaryCtxRetain", &driver.retain);
-	look_up(handle, "cuDevicePrimaryCtxRelease_v2", &driver.release);
-	look_up(handle, "cuCtxPushCurrent_v2", &driver.push);
-	look_up(handle, "cuCtxPopCurrent_v2", &driver.pop);
-	look_up(handle, "cuMemcpyHtoD_v2", &driver.copy_in);
-	look_up(handle, "cuMemcpyDtoH_v2", &driver.copy_out);
-	look_up(handle, "cuStreamCreate", &driver.stream_create);
-	look_up(handle, "cuStreamDestroy_v2", &driver.stream_destroy);
-	look_up(handle, "cuStreamSynchronize", &driver.stream_wait);
-	look_up(handle, "cuStreamWriteValue64_v2", &driver.stream_store);
-	look_up(handle, "cuMemHostAlloc", &driver.pin);
-	look_up(handle, "cuMemHostGetDevicePointer_v2", &driver.pinned_address);
-	look_up(handle, "cuMemFreeHost", &driver.unpin);
-	look_up(handle, "cuMemHostRegister_v2", &driver.host_register);
-	look_up(handle, "cuMemHostUnregister", &driver.host_unregister);
-	look_up(handle, "cuMemGetAllocationGranularity", &driver.granularity);
-	look_up(handle, "cuMemCreate", &driver.create);
-	look_up(handle, "cuMemRelease", &driver.destroy);
+	tool_look_up(handle, "cuDeviceGetCount", &driver.device_count);
+	tool_look_up(handle, "cuDeviceGetName", &driver.device_name);
+	tool_look_up(handle, "cuDeviceTotalMem_v2", &driver.device_bytes);
+	tool_look_up(handle, "cuDeviceGetAttribute", &driver.device_attribute);
+	tool_look_up(handle, "cuDeviceCanAccessPeer", &driver.peer_can);
+	tool_look_up(handle, "cuGetErrorName", &driver.error_name);
+	tool_look_up(handle, "cuDevicePrimaryCtxRetain", &driver.retain);
+	tool_look_up(handle, "cuDevicePrimaryCtxRelease_v2", &driver.release);
+	tool_look_up(handle, "cuCtxPushCurrent_v2", &driver.push);
+	tool_look_up(handle, "cuCtxPopCurrent_v2", &driver.pop);
+	tool_look_up(handle, "cuMemcpyHtoD_v2", &driver.copy_in);
+	tool_look_up(handle, "cuMemcpyDtoH_v2", &driver.copy_out);
+	tool_look_up(handle, "cuStreamCreate", &driver.stream_create);
+	tool_look_up(handle, "cuStreamDestroy_v2", &driver.stream_destroy);
+	tool_look_up(handle, "cuStreamSynchronize", &driver.stream_wait);
+	tool_look_up(handle, "cuStreamWriteValue64_v2", &driver.stream_store);
+	tool_look_up(handle, "cuMemHostAlloc", &driver.pin);
+	tool_look_up(handle, "cuMemHostGetDevicePointer_v2", &driver.pinned_address);
+	tool_look_up(handle, "cuMemFreeHost", &driver.unpin);
+	tool_look_up(handle, "cuMemHostRegister_v2", &driver.host_register);
+	tool_look_up(handle, "cuMemHostUnregister", &driver.host_unregister);
+	tool_look_up(handle, "cuMemGetAllocationGranularity", &driver.granularity);
+	tool_look_up(handle, "cuMemCreate", &driver.create);
+	tool_look_up(handle, "cuMemRelease", &driver.destroy);
 }
 
 int

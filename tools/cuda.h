@@ -9,6 +9,8 @@
 /* The entry of that name in what baton_library tells, by its fields; false: there is none. */
 struct baton_library_info;
 bool tool_find_library(const char *name, struct baton_library_info *info_p);
+/* A function of a library that dlopen has opened, to a pointer of its type.  False: it has none, and the pointer is NULL. */
+bool tool_look_up(void *library, const char *name, void *pointer_p);
 
 /* Devices that the driver shows; 0 without a driver that Baton can use. */
 int tool_gpus(void);

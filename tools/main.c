@@ -145,6 +145,12 @@ tool_number(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
+double
+tool_real(const json_t *object, const char *key)
+{
+	return json_number_value(json_object_get(object, key));
+}
+
 void
 tool_print_json(const json_t *tree)
 {

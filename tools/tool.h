@@ -36,6 +36,8 @@ void tool_parse(int argc, char **argv, const char *text,
 const char *tool_text(const json_t *object, const char *key);
 /* The integer of a member, or 0. */
 long long tool_number(const json_t *object, const char *key);
+/* The number of a member, whole or not, or 0. */
+double tool_real(const json_t *object, const char *key);
 
 /* Print the tree, and a line's end. */
 void tool_print_json(const json_t *tree);

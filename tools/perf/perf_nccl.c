@@ -43,16 +43,6 @@ struct perf_raw {
 	const char *(*error_text)(int error);
 };
 
-/* True: it is there. */
-static bool
-look_up(void *library, const char *name, void *pointer_p)
-{
-	void *found = dlsym(library, name);
-
-	memcpy(pointer_p, &found, sizeof(found));
-	return found != NULL;
-}
-
 static bool
 load(struct perf_raw *raw, char *why, size_t size)
 {
@@ -64,14 +54,14 @@ load(struct perf_raw *raw, char *why, size_t size)
 		return false;
 	}
 	library = dlopen(info.path, RTLD_NOW | RTLD_LOCAL);
-	if (library && look_up(library, "ncclGetUniqueId", &raw->get_id) &&
-	    look_up(library, "ncclCommInitRank", &raw->init) &&
-	    look_up(library, "ncclCommDestroy", &raw->destroy) &&
-	    look_up(library, "ncclGroupStart", &raw->group_start) &&
-	    look_up(library, "ncclGroupEnd", &raw->group_end) &&
-	    look_up(library, "ncclSend", &raw->send) &&
-	    look_up(library, "ncclRecv", &raw->recv) &&
-	    look_up(library, "ncclGetErrorString", &raw->error_text))
+	if (library && tool_look_up(library, "ncclGetUniqueId", &raw->get_id) &&
+	    tool_look_up(library, "ncclCommInitRank", &raw->init) &&
+	    tool_look_up(library, "ncclCommDestroy", &raw->destroy) &&
+	    tool_look_up(library, "ncclGroupStart", &raw->group_start) &&
+	    tool_look_up(library, "ncclGroupEnd", &raw->group_end) &&
+	    tool_look_up(library, "ncclSend", &raw->send) &&
+	    tool_look_up(library, "ncclRecv", &raw->recv) &&
+	    tool_look_up(library, "ncclGetErrorString", &raw->error_text))
 		return true;
 	snprintf(why, size, "--against nccl: %s: %s", info.path, dlerror());
 	return false;

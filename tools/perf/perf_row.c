@@ -94,14 +94,14 @@ add_overlap(json_t *row, const json_t *told, const struct perf_times *times)
 	set_number(row, "transfer_us", transfer);
 	set_number(row, "compute_us", compute);
 	set_number(row, "hidden",
-	           hidden(json_number_value(json_object_get(row, "us")), compute,
+	           hidden(tool_real(row, "us"), compute,
 	                  transfer));
 	if (!times->has[PERF_SIDE_RAW])
 		return;
 	transfer = figures_of(told, PERF_SIDE_RAW_TRANSFER, times->blocks,
 	                      times->rounds).middle;
 	set_number(row, "raw_hidden",
-	           hidden(json_number_value(json_object_get(row, "raw_us")),
+	           hidden(tool_real(row, "raw_us"),
 	                  compute, transfer));
 }
 

@@ -6,12 +6,6 @@
 #include "perf.h"
 #include "tool.h"
 
-static double
-number(const json_t *row, const char *name)
-{
-	return json_number_value(json_object_get(row, name));
-}
-
 void
 perf_print_head(const json_t *report)
 {
@@ -72,18 +66,18 @@ print_table_row(const json_t *row)
 
 	printf("%10lld %10lld", tool_number(row, "bytes"),
 	       tool_number(row, "iterations"));
-	print_figure(number(row, "us"), 9);
-	print_figure(number(row, "us_min"), 9);
-	print_figure(number(row, "us_max"), 9);
-	print_figure(number(row, overlap ? "transfer_us" : "gbytes_per_s"), 9);
-	print_figure(number(row, overlap ? "compute_us" : "messages_per_us"), 9);
+	print_figure(tool_real(row, "us"), 9);
+	print_figure(tool_real(row, "us_min"), 9);
+	print_figure(tool_real(row, "us_max"), 9);
+	print_figure(tool_real(row, overlap ? "transfer_us" : "gbytes_per_s"), 9);
+	print_figure(tool_real(row, overlap ? "compute_us" : "messages_per_us"), 9);
 	if (overlap)
-		printf(" %6.0f%%", 100 * number(row, "hidden"));
+		printf(" %6.0f%%", 100 * tool_real(row, "hidden"));
 	if (json_object_get(row, "ratio")) {
-		print_figure(number(row, "raw_us"), 9);
-		printf(" %6.2f", number(row, "ratio"));
+		print_figure(tool_real(row, "raw_us"), 9);
+		printf(" %6.2f", tool_real(row, "ratio"));
 		if (overlap)
-			printf(" %6.0f%%", 100 * number(row, "raw_hidden"));
+			printf(" %6.0f%%", 100 * tool_real(row, "raw_hidden"));
 	}
 	if (json_is_null(json_object_get(row, "wrong")))
 		printf(" %7s\n", "N/A");
@@ -99,7 +93,7 @@ perf_print_end(const json_t *report)
 	size_t i;
 
 	json_array_foreach(rows, i, row)
-		shared += number(row, "shared_processor") > 0.5;
+		shared += tool_real(row, "shared_processor") > 0.5;
 	if (shared == 0)
 		return;
 	printf("#\n# In %d of %zu rows ranks shared a processor, and waited for each "
@@ -137,7 +131,7 @@ print_csv_row(const json_t *row)
 	for (size_t i = 0; i < COLUMNS; i++) {
 		printf(",");
 		if (json_object_get(row, columns[i]))
-			printf("%.6g", number(row, columns[i]));
+			printf("%.6g", tool_real(row, columns[i]));
 	}
 	printf(",");
 	if (!json_is_null(json_object_get(row, "wrong")))

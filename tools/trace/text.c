@@ -9,27 +9,21 @@
 #define SHOWN_MAX 6u   /* operations of a rank that hang */
 #define STREAMS_MAX 8u /* of a rank */
 
-static double
-number(const json_t *object, const char *key)
-{
-	return json_number_value(json_object_get(object, key));
-}
-
 static void
 print_time(FILE *file, const json_t *object, const char *key, double all)
 {
 	char text[48];
 
-	trace_time(number(object, key), text, sizeof(text));
+	trace_time(tool_real(object, key), text, sizeof(text));
 	fprintf(file, "  %9s", text);
 	if (all > 0)
-		fprintf(file, " %3.0f %%", 100.0 * number(object, key) / all);
+		fprintf(file, " %3.0f %%", 100.0 * tool_real(object, key) / all);
 }
 
 static double
 busy(const json_t *stream)
 {
-	return number(stream, "computing_ns") + number(stream, "waiting_ns");
+	return tool_real(stream, "computing_ns") + tool_real(stream, "waiting_ns");
 }
 
 /* It is one of the busiest of its rank. */
@@ -51,7 +45,7 @@ is_printed(const json_t *streams, const json_t *stream)
 static void
 print_stream(const json_t *stream, FILE *file)
 {
-	double all = number(stream, "ns");
+	double all = tool_real(stream, "ns");
 	char name[64];
 
 	snprintf(name, sizeof(name), "rank %lld, stream %lld",
@@ -88,7 +82,7 @@ print_rank(const json_t *rank, FILE *file)
 	const json_t *share = json_object_get(rank, "hidden_share");
 	char text[48];
 
-	trace_time(number(rank, "transfers_ns"), text, sizeof(text));
+	trace_time(tool_real(rank, "transfers_ns"), text, sizeof(text));
 	fprintf(file, "rank %lld: %lld messages and puts of %lld bytes in all; transfers "
 	              "under way for %s",
 	        tool_number(rank, "rank"), tool_number(rank, "messages_sent"),
@@ -97,7 +91,7 @@ print_rank(const json_t *rank, FILE *file)
 		fprintf(file, ", %.0f %% of it hidden by functions on streams",
 		        100.0 * json_number_value(share));
 	if (tool_number(rank, "waited_most_for") >= 0) {
-		trace_time(number(rank, "waited_ns"), text, sizeof(text));
+		trace_time(tool_real(rank, "waited_ns"), text, sizeof(text));
 		fprintf(file, "; waited most for rank %lld: %s",
 		        tool_number(rank, "waited_most_for"), text);
 	}
@@ -116,8 +110,8 @@ print_clocks(const json_t *report, FILE *file)
 	json_array_foreach(files, i, one)
 	{
 		moved = moved || tool_number(one, "clock_offset_ns") != 0;
-		if (number(one, "clock_error_ns") > error)
-			error = number(one, "clock_error_ns");
+		if (tool_real(one, "clock_error_ns") > error)
+			error = tool_real(one, "clock_error_ns");
 	}
 	trace_time(error, text, sizeof(text));
 	if (moved)
@@ -146,7 +140,7 @@ trace_summary_print(const json_t *report, FILE *file)
 	char text[48];
 	size_t i;
 
-	trace_time(number(report, "ns"), text, sizeof(text));
+	trace_time(tool_real(report, "ns"), text, sizeof(text));
 	fprintf(file,
 	        "%s: %s of %lld ranks; the two sides of %lld messages and %lld waits "
 	        "for signals were found\n",
