@@ -6,6 +6,7 @@
 #include "baton_trace.h"
 #include "config.h"
 #include "core.h"
+#include "observer.h"
 
 #define BATONI_TRACE_COUNTERS 4096u
 #define BATONI_TRACE_MODULES 64u
@@ -47,6 +48,9 @@ struct batoni_trace {
 	uint64_t leaves;      /* when a destroy began first; 0: none has */
 	struct batoni_traced traced[];
 };
+
+/* Keeps the operations (trace.c). */
+extern const struct batoni_observer batoni_trace_observes;
 
 /* Make the file of this communicator, all of it in memory.  NULL: it cannot be, and the log says why. */
 struct batoni_trace *batoni_trace_file_make(const struct baton_comm *comm);
