@@ -75,7 +75,7 @@ struct baton_trace_header {
 	uint32_t state; /* enum baton_trace_state */
 	uint32_t clock; /* enum baton_trace_clock */
 
-	/* ---- who ---- */
+	/* ---- rank and process ---- */
 	uint64_t communicator;  /* ID of the file's name */
 	uint64_t parent;        /* of the one that this was split from; 0: none, or it is not known */
 	uint32_t index;         /* the communicator's number in its process */

@@ -11,8 +11,9 @@
  * not.  So at most one is under way, and the n-th that begins meets the n-th of each other rank.
  *
  * By stores, where all ranks are near or of this process, and each has mapped the segments of all
- * (transport->all_store, which all ranks know alike from creation on), unless BATON_WINDOW_PATH is message.  The segment of a rank has a line for each round (struct batoni_arrival), of
- * which one rank is the only writer: that one stores the number of its barrier there.  State of the rank:
+ * (transport->all_store, on which all ranks agree at creation), unless BATON_WINDOW_PATH is message.
+ * The segment of a rank has a line for each round (struct batoni_arrival), with one rank as its only writer, which
+ * stores the number of its barrier there.  State of the rank:
  *
  *     number   its barriers that have begun
  *     met      rounds of the last one in which its source has come; it has come to round `met` itself

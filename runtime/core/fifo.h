@@ -44,7 +44,7 @@ struct batoni_fifo_table {
 	uint32_t lines_live; /* of these, lines: */
 	uint32_t lines_of[BATONI_LINE_ALL + 1];
 	uint64_t turns; /* numbers that were given */
-	uint64_t seeker; /* whom line.c looks for a message for: its turn; UINT64_MAX: behind all that wait */
+	uint64_t seeker; /* turn of the receive that line.c finds a message for; UINT64_MAX: none, behind all that wait */
 	bool yields;  /* the one that looks: an earlier receive, which is armed, is to take its message first */
 	bool yielded; /* one has, in this poll of the lines */
 	struct batoni_list_node lines;

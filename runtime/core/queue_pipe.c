@@ -25,8 +25,8 @@
  * ringer was held up between the two) wakes the program once for nothing, and its poll takes the byte: the
  * descriptor does not stay readable.  So the wake-ups for nothing are no more than the armings.  (If a process
  * is killed between the two, its byte never comes: owed stays 1 too many, and each poll makes one system
- * call more.  The program then sleeps until the engine's thread polls, and so it does while the ringer is
- * stopped between the two: for a second at most (SLEEP_LISTENING_NS of forecast.c), the same as where
+ * call more.  The program then sleeps until the engine's thread polls, as it does while the ringer is stopped
+ * between the two: for a second at most (SLEEP_LISTENING_NS of forecast.c), the same as where
  * it is killed or stopped between publishing and ringing.  What others publish meanwhile rings that thread.
  * Without an engine's thread the timer wakes the program, or, with BATON_PROGRESS_CALLS, the ringer that goes on
  * and nobody else.)

@@ -154,7 +154,7 @@ trace_summary_print(const json_t *report, FILE *file)
 	print_checks(report, file);
 }
 
-/* ---- who waits for whom ---- */
+/* ---- hangs ---- */
 
 static void
 print_head(const json_t *head, bool at_end, FILE *file)

@@ -32,7 +32,7 @@ static const struct argp_option options[] = {
          "that began last",
          0},
 	{"hang", KEY_HANG, NULL, 0,
-         "Say who waits for whom, and which call never came", 0},
+         "Tell which rank waits for which, and which call never came", 0},
 	{"json", 'j', NULL, 0, "Print one object of JSON", 0},
 	{0},
 };

@@ -2,9 +2,9 @@
 /*
  * Receives from any rank or of any tag over the local transport (struct batoni_unmatched_ops).
  *
- * The engine matches them (line.c).  `find` looks for a send at the front of a queue, rank by rank, in turn; of
- * any tag, for one in the list of the sends to this rank that wait.  While a rank expects messages, a send that meets nothing asks that rank's engine for a receive of it
- * (`claim`), and meets that.
+ * The engine matches them (line.c).  For a tag, `find` asks the queue of each rank in turn whether a send is at
+ * its front.  For any tag it goes through the list of the sends to this rank that wait.  While a rank expects
+ * messages, a send that meets nothing asks that rank's engine for a receive (`claim`), and meets that.
  *
  * Threads: the driver alone.
  */
