@@ -2,12 +2,13 @@
 #
 # The static library that users get (a release build of it alone, made here) can be linked by
 # any compiler, and names no file of the machine that built it: no object is for link-time
-# optimisation, and no string begins with the path of the sources or of the build.
+# optimisation, and no string begins with the path of the sources or of the build.  Neither
+# depends on the level of optimisation, so it is compiled at the fastest one.
 # cmake -DROOT=... -DWORK=... -DCC=... -DGENERATOR=... -DOBJDUMP=... -DWITH_MPI=... -P this
 cmake_minimum_required(VERSION 3.25)
 
 execute_process(COMMAND ${CMAKE_COMMAND} -S ${ROOT} -B ${WORK} -G ${GENERATOR}
-	-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=${CC}
+	-DCMAKE_BUILD_TYPE=Release "-DCMAKE_C_FLAGS_RELEASE=-O0 -DNDEBUG" -DCMAKE_C_COMPILER=${CC}
 	-DBATON_WITH_MPI=${WITH_MPI} -DBATON_BUILD_TESTS=OFF
 	-DBATON_BUILD_SAMPLES=OFF -DBATON_BUILD_BENCH=OFF
 	COMMAND_ERROR_IS_FATAL ANY)
