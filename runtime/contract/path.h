@@ -61,7 +61,7 @@ struct batoni_transfer {
 		/* Out, when it ends in an error of the native library: the call ("MPI_Irecv", a
 		 * string constant) and its code. */
 		const char *native_call;
-		/* The engine's, while a receive stands in a line (runtime/core/line.h). */
+		/* The engine's, while a transfer waits in a FIFO or a line (runtime/core/fifo.h). */
 		uint64_t turn;
 	};
 	union {

@@ -263,6 +263,34 @@ batoni_stream_state(struct baton_comm *comm, baton_stream stream)
 
 /* ---- a pass ---- */
 
+/* Is a send ready that was called before the head of this FIFO? */
+static inline bool
+has_to_wait(const struct batoni_fifo *fifo)
+{
+	const struct batoni_fifo *other = batoni_engine.ready;
+
+	return unlikely(other != NULL) &&
+	       fifo->head->transfer.direction == BATONI_SEND &&
+	       other->ready_turn < fifo->head->transfer.turn;
+}
+
+/* Issue what is armed at the head, as long as it is this FIFO's turn. */
+static inline size_t
+issue_heads(struct batoni_fifo *fifo)
+{
+	size_t events = 0;
+
+	while (fifo->head && fifo->head->state == BATONI_ARMED && !fifo->line) {
+		if (has_to_wait(fifo)) {
+			batoni_fifo_make_ready(fifo);
+			break;
+		}
+		batoni_op_issue(batoni_fifo_pop(fifo));
+		events++;
+	}
+	return events;
+}
+
 static size_t
 issue_ready(void)
 {
@@ -286,11 +314,7 @@ issue_ready(void)
 		fifo->ready = false;
 		if (unlikely(fifo->line))
 			events += batoni_line_advance(fifo);
-		while (fifo->head && fifo->head->state == BATONI_ARMED &&
-		       !fifo->line) {
-			batoni_op_issue(batoni_fifo_pop(fifo));
-			events++;
-		}
+		events += issue_heads(fifo);
 		if (unlikely(comm->fifos.lines_live > 0))
 			batoni_line_again(comm, fifo->by_key.key);
 		batoni_fifo_retire(&comm->fifos, fifo);

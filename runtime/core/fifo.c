@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core.h"
 #include "mem.h"
 
 enum baton_status
@@ -98,6 +99,8 @@ batoni_fifo_append(struct batoni_fifo_table *table, struct batoni_op *op)
 	struct batoni_fifo *fifo = fifo_of(table, op);
 
 	batoni_op_list_in(op, BATONI_IN_FIFO);
+	if (__builtin_expect(!(op->flags & BATONI_FLAG_IN_LINE), 1))
+		op->transfer.turn = ++table->turns << 2;
 	op->next = NULL;
 	if (fifo->tail)
 		fifo->tail->next = op;
@@ -125,6 +128,16 @@ batoni_fifo_insert(struct batoni_fifo_table *table, struct batoni_op *op)
 	return line;
 }
 
+/* It is linked in no more.  One that leaves a line keeps its turn for now (line.c). */
+static inline void
+unlink_op(struct batoni_op *op)
+{
+	batoni_op_list_out(op, BATONI_IN_FIFO);
+	op->flags &= (uint16_t)~BATONI_FLAG_FIFO;
+	if (__builtin_expect(!(op->flags & BATONI_FLAG_IN_LINE), 1))
+		op->transfer.native_call = NULL;
+}
+
 struct batoni_op *
 batoni_fifo_pop(struct batoni_fifo *fifo)
 {
@@ -133,8 +146,7 @@ batoni_fifo_pop(struct batoni_fifo *fifo)
 	fifo->head = op->next;
 	if (!fifo->head)
 		fifo->tail = NULL;
-	batoni_op_list_out(op, BATONI_IN_FIFO);
-	op->flags &= (uint16_t)~BATONI_FLAG_FIFO;
+	unlink_op(op);
 	return op;
 }
 
@@ -152,8 +164,34 @@ batoni_fifo_remove(struct batoni_fifo *fifo, struct batoni_op *op)
 	before->next = op->next;
 	if (fifo->tail == op)
 		fifo->tail = before;
-	batoni_op_list_out(op, BATONI_IN_FIFO);
-	op->flags &= (uint16_t)~BATONI_FLAG_FIFO;
+	unlink_op(op);
+}
+
+void
+batoni_fifo_make_ready(struct batoni_fifo *fifo)
+{
+	struct batoni_engine *e = &batoni_engine;
+	struct batoni_fifo *last, **link = e->ready_tail;
+
+	if (fifo->ready)
+		return;
+	last = e->ready ? batoni_container_of(link, struct batoni_fifo, ready_next)
+	                : NULL;
+	fifo->ready = true;
+	fifo->ready_turn = last ? last->ready_turn : 0;
+	if (!fifo->line && fifo->head->transfer.direction == BATONI_SEND) {
+		uint64_t turn = fifo->head->transfer.turn;
+
+		/* Mostly the last one. */
+		if (__builtin_expect(turn < fifo->ready_turn, 0))
+			for (link = &e->ready; (*link)->ready_turn < turn;)
+				link = &(*link)->ready_next;
+		fifo->ready_turn = turn;
+	}
+	fifo->ready_next = *link;
+	*link = fifo;
+	if (link == e->ready_tail)
+		e->ready_tail = &fifo->ready_next;
 }
 
 void

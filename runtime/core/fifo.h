@@ -7,9 +7,12 @@
  * A FIFO exists while it has operations or is on the engine's ready list.  The table
  * allocates as many as there are requests, at init.
  *
+ * What waits in a FIFO has in transfer.turn its number in the order in which operations were placed: that of the
+ * calls.  Of several FIFOs of sends that are ready the one whose head has the lowest is first, so that
+ * sends that are armed together leave in the order of their calls, whatever their tags (engine.c).
+ *
  * A *line* is a FIFO of receives from any rank or of any tag, and of what waits behind these (line.c).  All that
- * stand in one have the flag IN_LINE, and in transfer.turn their number in the order of the calls, and which line
- * it is.
+ * stand in one have the flag IN_LINE, and in transfer.turn also which line it is.
  */
 #ifndef BATONI_FIFO_H
 #define BATONI_FIFO_H
@@ -29,10 +32,13 @@ struct batoni_fifo {
 	struct batoni_op *head, *tail;
 	struct baton_comm *comm;
 	struct batoni_fifo *ready_next; /* or the next that is free */
-	bool ready; /* on the engine's ready list */
+	/* On the engine's ready list, which is in this order: the turn that its head had then, or that of what was
+	 * before it. */
+	bool ready;
 	uint8_t line; /* enum batoni_line */
 	/* A line: its head is armed, and no message for it has come: the paths expect some. */
 	bool expects;
+	uint64_t ready_turn;
 	struct batoni_list_node in_lines; /* a line: in the table's list */
 };
 
@@ -108,6 +114,8 @@ struct batoni_fifo *batoni_fifo_insert(struct batoni_fifo_table *table,
 struct batoni_op *batoni_fifo_pop(struct batoni_fifo *fifo);
 /* Remove an operation from any position; linear in the number before it. */
 void batoni_fifo_remove(struct batoni_fifo *fifo, struct batoni_op *op);
+/* The FIFO's head is armed, or it is a line: batoni_end_and_issue serves it, sends in the order of their calls. */
+void batoni_fifo_make_ready(struct batoni_fifo *fifo);
 /* Free the FIFO if it is empty and not on the ready list. */
 void batoni_fifo_retire(struct batoni_fifo_table *table,
                         struct batoni_fifo *fifo);

@@ -130,8 +130,6 @@ void batoni_op_stop_clock(struct batoni_op *op);
 /* What was lent is free; the slot belongs to the operation's other holders. */
 void batoni_op_give_back(struct batoni_op *op);
 
-/* The FIFO's head is armed: batoni_end_and_issue issues it. */
-void batoni_fifo_make_ready(struct batoni_fifo *fifo);
 /* Put the operation on the engine's finish list: batoni_end_and_issue ends it, and until then nothing
  * else may. */
 void batoni_op_end_later(struct batoni_op *op);

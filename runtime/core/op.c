@@ -91,19 +91,6 @@ batoni_comm_hold(struct baton_comm *comm, bool hold)
 /* ---- placing and arming ---- */
 
 void
-batoni_fifo_make_ready(struct batoni_fifo *fifo)
-{
-	struct batoni_engine *e = &batoni_engine;
-
-	if (fifo->ready)
-		return;
-	fifo->ready = true;
-	fifo->ready_next = NULL;
-	*e->ready_tail = fifo;
-	e->ready_tail = &fifo->ready_next;
-}
-
-void
 batoni_op_end_later(struct batoni_op *op)
 {
 	struct batoni_engine *e = &batoni_engine;
@@ -217,15 +204,16 @@ place_on_stream(struct batoni_op *op)
 		                          &op->item);
 }
 
-/* Nothing is before it in its FIFO, and this thread may issue. */
+/* Nothing is before it in its FIFO, no other one has its turn, and this thread may issue. */
 static inline bool
 may_issue_now(const struct batoni_op *op)
 {
 	const struct baton_comm *comm = op->comm;
 
 	return (comm->fifos.live == 0 ||
-	        !batoni_fifo_find(&comm->fifos,
-	                          batoni_fifo_key(&op->transfer))) &&
+	        (!batoni_engine.ready &&
+	         !batoni_fifo_find(&comm->fifos,
+	                           batoni_fifo_key(&op->transfer)))) &&
 	       batoni_may_drive(comm);
 }
 

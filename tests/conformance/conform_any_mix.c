@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Receives of all kinds, from any rank and of any tag, in many orders of calls, against a reference. */
+/* Receives of all kinds, from any rank and of any tag, in many orders of calls, against a reference; and
+ * the order in which sends of many tags leave. */
 #include <string.h>
 
 #include "open_receives.h"
@@ -105,33 +106,11 @@ exchange_mix(struct conform *c, uint64_t seed, char *const *buffers)
 		FINISH(c, BATON_OK, &sends[k]);
 }
 
-static bool
-all_are_on_the_host(struct conform *c)
-{
-	int mine = c->info.device == BATON_DEVICE_HOST, theirs = 0, all = mine;
-
-	for (int peer = 0; peer < c->size; peer++) {
-		baton_request sent = SEND(c, &mine, sizeof(mine), peer, 5,
-		                          c->stream, &conform_detached);
-		baton_request received = RECV(c, &theirs, sizeof(theirs), peer,
-		                              5, c->stream, &conform_detached);
-
-		FINISH(c, BATON_OK, &received);
-		FINISH(c, BATON_OK, &sent);
-		all &= theirs;
-	}
-	return all;
-}
-
 static void
 armed_receives_match_in_order_however_calls_fall(struct conform *c)
 {
 	char *buffers[MIX_ALL + MIX_SENT];
 
-	/* On an asynchronous device several are armed at once, each tag's behind each other: a sender's are
-	 * issued in that order. */
-	if (!all_are_on_the_host(c))
-		return;
 	for (int i = 0; i < MIX_ALL + MIX_SENT; i++)
 		buffers[i] = conform_alloc(c, MIX_BYTES);
 	for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -140,8 +119,81 @@ armed_receives_match_in_order_however_calls_fall(struct conform *c)
 	}
 }
 
+/* ---- sends that are armed together -------------------------------------- */
+
+enum { TOGETHER = 12 };
+static const int together[TOGETHER] = {2, 5, 2, 3, 5, 5, 3, 2, 9, 2, 5, 3};
+
+/* Rank 0 receives them in the order of their calls. */
+static void
+receive_together(struct conform *c)
+{
+	int values[TOGETHER];
+	baton_request requests[TOGETHER];
+
+	for (int k = 0; k < TOGETHER; k++)
+		requests[k] = conform_recv_int(c, &values[k], k % 2 ? ANY : 1,
+		                               BATON_ANY_TAG, c->stream);
+	for (int k = 0; k < TOGETHER; k++) {
+		conform_finish_as(c, &requests[k], 1, together[k]);
+		CHECK_EQ(c, values[k], k);
+	}
+}
+
+static void
+sends_of_a_group_leave_in_the_order_of_their_calls(struct conform *c)
+{
+	baton_stream streams[2] = {c->stream, conform_stream(c)};
+	baton_request requests[TOGETHER];
+	int values[TOGETHER];
+
+	if (c->rank == 0) {
+		receive_together(c);
+		return;
+	}
+	for (int k = 0; k < TOGETHER && c->rank == 1; k++) {
+		values[k] = k;
+		if (k == 0)
+			CHECK_OK(c, baton_group_begin(c->comm));
+		CHECK_OK(c, baton_send(&values[k], sizeof(int), BATON_UINT8, 0,
+		                       together[k], c->comm, streams[k / 3 % 2],
+		                       NULL, &requests[k]));
+	}
+	if (c->rank == 1) {
+		CHECK_OK(c, baton_group_end(c->comm));
+		FINISH_ALL(c, requests, TOGETHER);
+	}
+}
+
+/* The stream goes on, and reaches all of them. */
+static void
+detached_sends_leave_in_the_order_of_their_calls(struct conform *c)
+{
+	baton_stream gated = conform_stream(c);
+	baton_request requests[TOGETHER];
+	int values[TOGETHER];
+
+	if (c->rank == 1)
+		conform_gate_launch(c, 0, gated);
+	for (int k = 0; k < TOGETHER && c->rank == 1; k++) {
+		values[k] = k;
+		requests[k] = SEND(c, &values[k], sizeof(int), 0, together[k],
+		                   gated, &conform_detached);
+	}
+	if (c->rank == 1)
+		conform_gate_open(c, 0);
+	if (c->rank == 0)
+		receive_together(c);
+	else if (c->rank == 1)
+		FINISH_ALL(c, requests, TOGETHER);
+}
+
 const struct conform_case conform_any_mix[] = {
 	{CASE(armed_receives_match_in_order_however_calls_fall),
 	  .needs = BATON_CAP_ANY_TAG},
+	{CASE(sends_of_a_group_leave_in_the_order_of_their_calls), .ranks_min = 2,
+	  .needs = BATON_CAP_ANY_TAG, .streams = 2},
+	{CASE(detached_sends_leave_in_the_order_of_their_calls), .ranks_min = 2,
+	  .needs = BATON_CAP_ANY_TAG, .streams = 2},
 	CASES_END,
 };

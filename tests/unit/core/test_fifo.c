@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <string.h>
 
-#include "fifo.h"
+#include "core.h"
 #include "mem.h"
 #include "run_tests.h"
 
@@ -209,6 +209,51 @@ START_TEST(as_many_fifos_as_requests_come_and_go)
 }
 END_TEST
 
+/* The tags of the FIFOs on the ready list, as digits; the list is empty then. */
+static unsigned
+take_ready(void)
+{
+	struct batoni_engine *e = &batoni_engine;
+	struct batoni_fifo *fifo;
+	unsigned digits = 0;
+
+	for (; (fifo = e->ready); e->ready = fifo->ready_next) {
+		fifo->ready = false;
+		digits = digits * 10 + (unsigned)fifo->head->transfer.tag;
+	}
+	e->ready_tail = &e->ready;
+	return digits;
+}
+
+/* Sends in the order of the calls, and all else behind what is there. */
+START_TEST(ready_fifos_of_sends_are_in_the_order_of_their_calls)
+{
+	static const int armed[] = {3, 1, 7, 5, 2, 8, 4, 6};
+	struct batoni_fifo_table table;
+	struct batoni_fifo *fifos[9];
+
+	batoni_engine.ready_tail = &batoni_engine.ready;
+	open_table(&table, 8);
+	for (int i = 1; i <= 8; i++)
+		fifos[i] = batoni_fifo_append(
+			&table, op_of(i, 1, i, i < 7 ? BATONI_SEND : BATONI_RECV));
+	for (int i = 0; i < 8; i++)
+		batoni_fifo_make_ready(fifos[armed[i]]);
+	batoni_fifo_make_ready(fifos[3]);
+	ck_assert_uint_eq(take_ready(), 12374586);
+	batoni_fifo_make_ready(fifos[8]);
+	batoni_fifo_make_ready(fifos[6]);
+	batoni_fifo_make_ready(fifos[7]);
+	ck_assert_uint_eq(take_ready(), 867);
+	for (int i = 1; i <= 8; i++) {
+		batoni_fifo_pop(fifos[i]);
+		ck_assert_ptr_null(ops[i].transfer.native_call);
+		batoni_fifo_retire(&table, fifos[i]);
+	}
+	close_table(&table);
+}
+END_TEST
+
 START_TEST(table_without_memory_leaves_nothing_behind)
 {
 	struct batoni_fifo_table table = {0};
@@ -236,6 +281,7 @@ main(void)
 		extreme_tags_and_peers_are_told_apart,
 		retire_keeps_fifos_that_are_used_or_ready,
 		as_many_fifos_as_requests_come_and_go,
+		ready_fifos_of_sends_are_in_the_order_of_their_calls,
 		table_without_memory_leaves_nothing_behind,
 	};
 
