@@ -592,7 +592,7 @@ int main(int argc, char **argv)
 	if (baton_comm_size(comms[0]) == 1 &&
 	    info.transport == BATON_TRANSPORT_NCCL) {
 		fprintf(stderr, "host_poll: over NCCL the ranks are processes, each "
-		        "with a GPU: start it by mpirun -np 2\n");
+		                "with a GPU: start it by mpirun -np 2\n");
 		CHECK(comms[0], baton_comm_destroy(comms[0]));
 		return EXIT_FAILURE;
 	}

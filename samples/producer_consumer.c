@@ -760,7 +760,7 @@ int main(int argc, char **argv)
 		good = run(comm, &options);
 	else if (baton_comm_rank(comm) == 0)
 		fprintf(stderr, "producer_consumer: started as %d ranks, must "
-		        "be 2 to %d (mpirun -np 2 ..., or see README.md)\n",
+		                "be 2 to %d (mpirun -np 2 ..., or see README.md)\n",
 		        baton_comm_size(comm), RANKS_MAX);
 	CHECK(comm, baton_comm_destroy(comm));
 	return good ? EXIT_SUCCESS : EXIT_FAILURE;

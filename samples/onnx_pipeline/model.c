@@ -53,7 +53,7 @@ void runtime_open(struct baton_comm *comm)
 	runtime.api = OrtGetApiBase()->GetApi(ORT_API_VERSION);
 	if (runtime.api == NULL)
 		fail("GetApi", "the library is older than the header that this "
-		     "program was compiled with");
+		               "program was compiled with");
 	ORT(CreateEnv, ORT_LOGGING_LEVEL_WARNING, "onnx_pipeline",
 	    &runtime.environment);
 	ORT(CreateCpuMemoryInfo, OrtArenaAllocator, OrtMemTypeDefault,

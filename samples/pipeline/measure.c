@@ -164,7 +164,7 @@ static double median_of(const struct stage *stage, enum kind kind)
 {
 	size_t micro = (size_t)stage->options->micro_batches;
 	size_t first = kind == BACKWARDS ? micro : kind == UPDATE ? 2 * micro
-	                                                           : 0;
+	                                                          : 0;
 	size_t end = kind == FORWARDS ? micro
 	             : kind == BACKWARDS ? 2 * micro : 2 * micro + 1;
 	double *values = allocate(stage->steps_count, sizeof(*values));

@@ -238,7 +238,7 @@ void mlp_backward(struct mlp *mlp, int slot)
 		if (mlp->first + i + 1 < mlp->total)
 			rectifier_backward(values[i + 1], above,
 			                   (size_t)mlp->rows *
-			                   (size_t)layer->outputs);
+			                           (size_t)layer->outputs);
 		layer_gradient(layer, mlp->rows, values[i], above);
 		if (mlp->first + i > 0) /* nobody asks for the images' own */
 			products_backward(layer, mlp->rows, above, below);

@@ -266,15 +266,15 @@ bool options_fit(const struct options *options, int ranks, int images,
 
 	if (options->layers < ranks)
 		snprintf(why, sizeof(why), "--layers is %d, must be at least "
-		         "%d: one for each of the %d stages",
+		                           "%d: one for each of the %d stages",
 		         options->layers, ranks, ranks);
 	else if (options->batch % options->micro_batches != 0)
 		snprintf(why, sizeof(why), "--batch is %d, must be a multiple "
-		         "of --micro-batches, %d",
+		                           "of --micro-batches, %d",
 		         options->batch, options->micro_batches);
 	else if (options->batch > images)
 		snprintf(why, sizeof(why), "--batch is %d, must be at most %d: "
-		         "there are no more training images",
+		                           "there are no more training images",
 		         options->batch, images);
 	if (talk && why[0] != '\0')
 		fprintf(stderr, "pipeline: %s\n", why);

@@ -69,7 +69,7 @@ static void forward(struct stage *stage, int batch, int slot)
 static void backward(struct stage *stage, int slot)
 {
 	struct span *span = &computed(stage, stage->steps_count)
-		[stage->options->micro_batches + slot];
+	                            [stage->options->micro_batches + slot];
 
 	span->begin = now_ns();
 	mlp_backward(&stage->mlp, slot);
@@ -280,7 +280,7 @@ void stage_step(struct stage *stage, schedule_fn *schedule, int batch,
 {
 	struct span *step = &stage->steps[stage->steps_count];
 	struct span *update = &computed(stage, stage->steps_count)
-		[2 * stage->options->micro_batches];
+	                              [2 * stage->options->micro_batches];
 
 	step->begin = now_ns();
 	schedule(stage, batch, last);

@@ -207,14 +207,14 @@ static void put_bar(struct drawing *d, struct span span, double height,
 	char text[16];
 
 	fprintf(d->file, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
-	        "height=\"%.1f\" fill=\"%s\" stroke=\"white\" "
+	                 "height=\"%.1f\" fill=\"%s\" stroke=\"white\" "
 	        "stroke-width=\"0.6\"/>\n", begin, d->y, width, height, colour);
 	snprintf(text, sizeof(text), "%d", number);
 	if (number >= 0 && width > 9.0 * (double)strlen(text))
 		put_text(d, begin + width / 2.0, d->y + height / 2.0 + 3.6,
 		         height < STAGE_HEIGHT
-		         ? "font-size=\"10\" text-anchor=\"middle\""
-		         : "font-size=\"12\" text-anchor=\"middle\" "
+		                 ? "font-size=\"10\" text-anchor=\"middle\""
+		                 : "font-size=\"12\" text-anchor=\"middle\" "
 		           "fill=\"white\"", text);
 }
 
@@ -364,7 +364,7 @@ static void put_title(struct drawing *d, const struct options *options)
 	put_text(d, LEFT, 28.0, "font-size=\"18\" font-weight=\"bold\"", text);
 	if (options->pretend_mbit > 0.0)
 		snprintf(text, sizeof(text), "between the stages: a pretended "
-		         "link of %.0f Mbit/s in each direction",
+		                             "link of %.0f Mbit/s in each direction",
 		         options->pretend_mbit);
 	else
 		snprintf(text, sizeof(text), "between the stages: %s",
@@ -388,9 +388,9 @@ static void draw(struct drawing *d, const struct run *runs, int count,
 	d->scale = WIDTH / longest_ns;
 	height = picture_height(d, count);
 	fprintf(d->file, "<svg xmlns=\"http://www.w3.org/2000/svg\" "
-	        "viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" "
-	        "font-family=\"sans-serif\">\n"
-	        "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+	                 "viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" "
+	                 "font-family=\"sans-serif\">\n"
+	                 "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
 	        LEFT + WIDTH + RIGHT, height, LEFT + WIDTH + RIGHT, height);
 	put_title(d, options);
 	put_legend(d);
@@ -400,8 +400,8 @@ static void draw(struct drawing *d, const struct run *runs, int count,
 
 		snprintf(heading, sizeof(heading), "%s: %.1f ms",
 		         runs[i].schedule == schedule_wait
-		         ? "wait: the host waits for each transfer"
-		         : "overlap: transfers beside the computations",
+		                 ? "wait: the host waits for each transfer"
+		                 : "overlap: transfers beside the computations",
 		         span_ns(step) * 1e-6);
 		put_step(d, heading, steps[i], step, true);
 	}

@@ -185,8 +185,8 @@ baton_messages(struct bench *b, void *arg, int rounds)
 
 		for (size_t k = 0; k < m->window; k++)
 			requests[k] = bench_cuda_enqueue(b, b->rank == 0,
-			                      m->on_device + k * m->bytes,
-			                      m->bytes, TAG);
+			                                 m->on_device + k * m->bytes,
+			                                 m->bytes, TAG);
 		drain(requests, m->window);
 		requests[0] = bench_cuda_enqueue(b, b->rank != 0, &ack, 1, TAG_ACK);
 		drain(requests, 1);
@@ -205,7 +205,7 @@ baton_latency(struct bench *b, void *arg, int rounds)
 
 		for (int k = 0; k < 2; k++) {
 			requests[k] = bench_cuda_enqueue(b, (b->rank == 0) == (k == 0),
-			                      m->on_device, m->bytes, TAG);
+			                                 m->on_device, m->bytes, TAG);
 			drain(&requests[k], 1);
 		}
 	}
@@ -229,8 +229,8 @@ baton_calls(struct bench *b, void *arg, int rounds)
 
 		for (int k = 0; k < BENCH_WINDOW; k++)
 			requests[k] = bench_cuda_enqueue(b, (b->rank == 0) == calls->send,
-			                      calls->memory->on_device + k * 8, 8,
-			                      TAG);
+			                                 calls->memory->on_device + k * 8, 8,
+			                                 TAG);
 		spent += bench_now() - start;
 		drain(requests, BENCH_WINDOW);
 		bench_meet(b);

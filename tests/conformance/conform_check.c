@@ -143,7 +143,7 @@ static void
 a_receive_of_another_type_ends_in_mismatch(struct conform *c)
 {
 	static const size_t counts[] = {1, 0, 8, 249, 250, 256, 257, 512, 895,
-	                                2048, 8193, 300000};
+		                         2048, 8193, 300000};
 	struct mode mode;
 
 	if (!begin(c, &mode))
@@ -457,6 +457,6 @@ const struct conform_case conform_check[] = {
 	{CASE(a_canceled_receive_compares_nothing), .ranks_min = 2},
 	{CASE(without_it_types_are_not_compared), .ranks_min = 2},
 	{CASE(all_ranks_are_in_checked_mode_or_none), .ranks_min = 2,
-	 .flags = CONFORM_BARE | CONFORM_PROCESSES},
+	  .flags = CONFORM_BARE | CONFORM_PROCESSES},
 	CASES_END,
 };

@@ -17,7 +17,7 @@
 	do {                                                                  \
 		int64_t try_begin = conform_begin();                          \
 		enum baton_status try_status;                                 \
-                                                                              \
+                                                                    \
 		while ((try_status = (call)) == BATON_ERR_AGAIN &&            \
 		       STILL(c, try_begin))                                   \
 			(void)baton_progress((c)->comm);                      \

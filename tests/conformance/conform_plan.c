@@ -624,7 +624,7 @@ a_plan_has_memory_for_its_lists(struct conform *c)
 	comm = conform_comm(c, &small);
 	for (int i = 0; i < 16; i++)
 		tensors[i] = (struct baton_tensor){.type = BATON_UINT8,
-			                           .rank = 1};
+			                            .rank = 1};
 	CHECK_OK(c, baton_plan_begin(comm));
 	for (int i = 0; i < 2; i++)
 		CHECK_OK(c, baton_send_tensors(tensors, 16, c->rank, 0, comm,
@@ -900,7 +900,7 @@ puts_and_waits_may_be_in_a_plan(struct conform *c)
 	unsigned char *out = conform_message(c, 256);
 	struct conform_part part;
 	struct baton_wait_signal_desc desc = {.op_count = 2,
-	                                      .peer = conform_previous(c)};
+		                               .peer = conform_previous(c)};
 	struct baton_plan *plan;
 	baton_request request;
 
@@ -935,8 +935,8 @@ a_wait_that_fails_names_its_peer_alone(struct conform *c)
 {
 	struct baton_op_options deadline = BATON_OP_OPTIONS_INIT;
 	struct baton_wait_signal_desc desc = {.op_count = 1,
-	                                      .peer = conform_previous(c),
-	                                      .signal_index = 1};
+		                               .peer = conform_previous(c),
+		                               .signal_index = 1};
 	struct baton_completion done;
 	struct baton_plan *plan;
 	baton_request request;

@@ -84,7 +84,7 @@ an_info_tells_what_a_request_is(struct conform *c)
 	CHECK_EQ(c, info.status, BATON_PENDING);
 	CHECK_EQ(c, info.flags, BATON_INFO_DETACHED);
 	CHECK(c, info.state >= BATON_STATE_CALLED &&
-	              info.state <= BATON_STATE_ISSUED);
+	                 info.state <= BATON_STATE_ISSUED);
 	conform_sync(c);
 	requests[1] = SEND(c, &cells[1], sizeof(int), to, 0, c->stream, &marked);
 	CHECK_OK(c, baton_wait(requests[0], conform_patience(c), NULL));

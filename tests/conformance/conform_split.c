@@ -249,7 +249,7 @@ const struct conform_case conform_split[] = {
 	{CASE(a_duplicate_has_the_same_ranks), .needs = BATON_CAP_SIGNALS, .comms = 3},
 	{CASE(ranks_are_in_the_order_of_their_keys), ON},
 	{CASE(each_color_has_a_communicator_of_its_own),
-	 .needs = BATON_CAP_SIGNALS, .comms = 3, .ranks_min = 2},
+	  .needs = BATON_CAP_SIGNALS, .comms = 3, .ranks_min = 2},
 	{CASE(the_two_are_apart), ON, .ranks_min = 2, .streams = 2},
 	{CASE(an_abort_of_one_leaves_the_other), ON, .ranks_min = 2},
 	{CASE(it_has_signals_and_windows), ON},

@@ -414,7 +414,7 @@ static const struct {
 	const char *words;
 } differing[] = {
 	{{{.type = BATON_FLOAT32, .rank = 2, .shape = {3, 1}},
-          {.type = BATON_INT8, .rank = 1, .shape = {2}}},
+	    {.type = BATON_INT8, .rank = 1, .shape = {2}}},
          2, "tensor 0: float32 [3, 1] was declared, float32 [3, "},
 	{{{.type = BATON_INT32, .rank = 2, .shape = {3, -1}},
           {.type = BATON_INT8, .rank = 1, .shape = {2}}},
@@ -611,7 +611,7 @@ static void
 a_list_and_a_plain_message_do_not_match(struct conform *c)
 {
 	static const size_t sizes[] = {0,    1,    61,    125,
-	                               2000, 5000, 100000, 2000000};
+		                        2000, 5000, 100000, 2000000};
 
 	for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
 		struct baton_tensor one =
@@ -685,7 +685,7 @@ lists_are_exchanged_in_a_group(struct conform *c)
 {
 	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
 	struct baton_tensor out[2] = {tensor(BATON_UINT8, NULL, 1, 3000, 0),
-	                              tensor(BATON_UINT8, NULL, 1, 200000, 0)};
+		                       tensor(BATON_UINT8, NULL, 1, 200000, 0)};
 	struct baton_tensor in[2] = {out[0], out[1]};
 	baton_request requests[2];
 	int peer = conform_partner(c);
@@ -725,7 +725,7 @@ static void
 a_rank_sends_lists_to_itself(struct conform *c)
 {
 	struct baton_tensor out[2] = {tensor(BATON_UINT8, NULL, 1, 10, 0),
-	                              tensor(BATON_UINT8, NULL, 1, 100000, 0)};
+		                       tensor(BATON_UINT8, NULL, 1, 100000, 0)};
 	struct baton_tensor in[2] = {out[0], out[1]};
 	struct baton_tensors_options options = BATON_TENSORS_OPTIONS_INIT;
 	baton_request requests[2];
@@ -910,7 +910,7 @@ an_abort_ends_lists_too(struct conform *c)
 {
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	struct baton_tensor out[2] = {tensor(BATON_UINT8, NULL, 1, 100, 0),
-	                              tensor(BATON_UINT8, NULL, 1, 1 << 20, 0)};
+		                       tensor(BATON_UINT8, NULL, 1, 1 << 20, 0)};
 	struct baton_tensor in[2] = {out[0], out[1]};
 	struct baton_comm *first = conform_exchange(c, &options);
 	baton_request requests[2];
@@ -952,8 +952,8 @@ exchange_lists(void *arg)
 	baton_stream stream = conform_stream(c);
 	int peer = conform_partner(c);
 	struct baton_tensor out[3] = {tensor(BATON_UINT8, NULL, 1, 300, 0),
-	                              tensor(BATON_UINT8, NULL, 2, 2, 50),
-	                              tensor(BATON_UINT8, NULL, 1, 20000, 0)};
+		                       tensor(BATON_UINT8, NULL, 2, 2, 50),
+		                       tensor(BATON_UINT8, NULL, 1, 20000, 0)};
 	struct baton_tensor in[3] = {out[0], out[1], out[2]};
 
 	give_memory(c, out, 3, (unsigned)(c->rank + worker->tag), true);
@@ -1093,22 +1093,22 @@ bad_lists_are_refused(struct conform *c)
 		const char *send, *recv; /* words, or NULL where it is legal */
 	} wrong[] = {
 		{tensor(99, data, 1, 1, 0), "tensor 1 type 99 datatypes",
-	         "tensor 1 type 99 datatypes"},
+		  "tensor 1 type 99 datatypes"},
 		{tensor(BATON_INT8, data, 9, 1, 1), "tensor 1 rank is 9; 0 to 8",
-	         "tensor 1 rank is 9; 0 to 8"},
+		  "tensor 1 rank is 9; 0 to 8"},
 		{tensor(BATON_INT8, data, -2, 1, 1), "tensor 1 rank -2;",
-	         "tensor 1 rank -2; -1 open"},
+		  "tensor 1 rank -2; -1 open"},
 		{tensor(BATON_INT8, data, 2, 3, -2), "tensor 1 dimension -2; more",
-	         "tensor 1 dimension -2; -1 open"},
+		  "tensor 1 dimension -2; -1 open"},
 		{tensor(BATON_INT8, data, 1, -1, 0), "tensor 1 dimension -1;",
-	         "tensor 1 open"},
+		  "tensor 1 open"},
 		{tensor(BATON_INT8, data, -1, 0, 0), "tensor 1 rank -1;",
-	         "tensor 1 open"},
+		  "tensor 1 open"},
 		{tensor(BATON_INT8, NULL, 1, 1, 0), "tensor 1 NULL",
-	         "tensor 1 arena"},
+		  "tensor 1 arena"},
 		{tensor(BATON_INT64, data, 2, INT64_MAX, 2),
-	         "tensor 1 int64 9223372036854775807 63",
-	         "tensor 1 int64 9223372036854775807 63"},
+		  "tensor 1 int64 9223372036854775807 63",
+		  "tensor 1 int64 9223372036854775807 63"},
 	};
 	int peer = conform_next(c);
 
@@ -1254,59 +1254,59 @@ the_memory_of_a_sentence_is_used_again(struct conform *c)
 
 const struct conform_case conform_tensors[] = {
 	{CASE(a_list_arrives_where_it_was_declared), .ranks_min = 2,
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(lists_of_all_lengths_arrive), .ranks_min = 2,
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(a_thousand_tensors_are_one_message), .ranks_min = 2,
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(many_large_tensors_are_one_message), .ranks_min = 2,
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(a_list_is_of_any_memory_mixed), .ranks_min = 2,
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(what_is_not_declared_goes_to_the_arena), .ranks_min = 2,
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(open_dimensions_are_told), .ranks_min = 2,
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(an_arena_takes_only_what_has_no_memory), .ranks_min = 2,
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(an_arena_that_is_too_small_truncates), .ranks_min = 2,
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(a_list_that_differs_is_named_and_the_next_is_right),
-         .ranks_min = 2, .needs = BATON_CAP_TENSORS},
+	  .ranks_min = 2, .needs = BATON_CAP_TENSORS},
 	{CASE(a_list_that_differs_is_named_in_groups_and_plans_too),
-         .ranks_min = 2, .needs = BATON_CAP_TENSORS},
+	  .ranks_min = 2, .needs = BATON_CAP_TENSORS},
 	{CASE(a_launch_says_that_a_list_came), .ranks_min = 2, .needs = ONE_PATH},
 	{CASE(one_of_a_thousand_that_differs_is_named), .ranks_min = 2,
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(a_list_and_a_plain_message_do_not_match), .ranks_min = 2,
-         .needs = ONE_PATH},
+	  .needs = ONE_PATH},
 	{CASE(lists_and_plain_messages_of_a_tag_keep_one_order),
-         .ranks_min = 2, .needs = BATON_CAP_TENSORS},
+	  .ranks_min = 2, .needs = BATON_CAP_TENSORS},
 	{CASE(lists_are_exchanged_in_a_group), .needs = BATON_CAP_TENSORS},
 	{CASE(a_void_group_gives_its_lists_back), .needs = BATON_CAP_TENSORS},
 	{CASE(a_rank_sends_lists_to_itself), .needs = BATON_CAP_TENSORS},
 	{CASE(a_pending_receive_of_a_list_is_cancelled),
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(cancel_never_loses_or_doubles_a_list), .ranks_min = 2,
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(a_list_that_times_out_is_taken_back_or_lent), .ranks_min = 2,
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(the_deadline_of_a_list_ends_it), .needs = BATON_CAP_TENSORS},
 	{CASE(an_abort_ends_lists_too), .needs = BATON_CAP_TENSORS},
 	{CASE(threads_exchange_lists), .ranks_min = 2, .makes = 4,
-         .needs = BATON_CAP_TENSORS | BATON_CAP_TAGS},
+	  .needs = BATON_CAP_TENSORS | BATON_CAP_TAGS},
 	{CASE(the_completion_of_a_list_goes_to_its_queue), .ranks_min = 2,
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(an_input_signal_is_read_when_the_operation_is_armed),
-         .ranks_min = 2, .needs = BATON_CAP_TENSORS},
+	  .ranks_min = 2, .needs = BATON_CAP_TENSORS},
 	{CASE(a_false_input_signal_sends_nothing), .ranks_min = 2,
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(bad_lists_are_refused), .needs = BATON_CAP_TENSORS},
 	{CASE(a_send_has_no_arena_and_no_count), .needs = BATON_CAP_TENSORS},
 	{CASE(signals_in_memory_of_a_device_are_refused),
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	{CASE(the_memory_of_lists_is_bounded), .needs = BATON_CAP_TENSORS},
 	{CASE(the_memory_of_a_sentence_is_used_again), .ranks_min = 2,
-         .needs = BATON_CAP_TENSORS},
+	  .needs = BATON_CAP_TENSORS},
 	CASES_END,
 };

@@ -142,7 +142,7 @@ static void
 break_nccl(void)
 {
 	const struct baton_op_options soon = {.size = sizeof(soon),
-	                                      .timeout_ns = 20 * MS};
+		                               .timeout_ns = 20 * MS};
 	struct baton_comm *comm = create(BATON_DEVICE_CUDA, BATON_TRANSPORT_NCCL);
 	baton_request request;
 	void *memory = NULL;

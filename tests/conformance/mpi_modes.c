@@ -390,7 +390,7 @@ run_all(void)
 	static const enum baton_progress modes[] = {
 		BATON_PROGRESS_AUTO, BATON_PROGRESS_THREAD, BATON_PROGRESS_CALLS};
 	static const enum baton_device devices[] = {BATON_DEVICE_HOST,
-	                                            BATON_DEVICE_CUDA};
+		                                     BATON_DEVICE_CUDA};
 	struct world w;
 
 	for (size_t d = 0; d < sizeof(devices) / sizeof(devices[0]); d++)
@@ -406,9 +406,9 @@ int
 main(int argc, char **argv)
 {
 	static const char *const names[] = {"single", "funneled", "serialized",
-	                                    "multiple"};
+		                             "multiple"};
 	static const int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED,
-	                             MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
+		                      MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
 	int asked = MPI_THREAD_MULTIPLE, worst, all;
 	CUcontext context;
 

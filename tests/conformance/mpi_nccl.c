@@ -186,7 +186,7 @@ static void
 signals_end_with_mpi(int rank)
 {
 	const struct baton_wait_signal_desc next = {.op_count = 1,
-	                                            .peer = rank == 0};
+		                                     .peer = rank == 0};
 	struct baton_comm *comm = NULL;
 	struct baton_window *window = NULL;
 	baton_request pending, wait = 0;
@@ -250,7 +250,7 @@ static void
 survive_lists(struct baton_comm *comm, int rank)
 {
 	baton_request lists[] = {move_list(comm, 1, false),
-	                         move_list(comm, 1, true)};
+		                  move_list(comm, 1, true)};
 
 	for (int i = 0; i < 2; i++) {
 		enum baton_status status = baton_finish(&lists[i], -1, NULL);

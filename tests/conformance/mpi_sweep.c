@@ -112,8 +112,8 @@ static void
 give_up(int number)
 {
 	struct iovec text[] = {{"does not go on: ", 16},
-	                       {label, strlen(label)},
-	                       {"\n", 1}};
+		                {label, strlen(label)},
+		                {"\n", 1}};
 
 	_exit(number == SIGALRM && writev(STDERR_FILENO, text, 3) > 0 ? 1 : 2);
 }
@@ -650,7 +650,7 @@ sweep(void)
 		for (int victim = 0; victim < 2; victim++) {
 			long last = uses[i]; /* the victim's, on both */
 			struct fault now = {sim->sim_name(i), 1, 2, false, victim,
-			                    TOLD};
+				             TOLD};
 
 			MPI_Bcast(&last, 1, MPI_LONG, victim, side);
 			for (int k = 0; k < 3 && k < last; k++) {
@@ -694,9 +694,9 @@ main(int argc, char **argv)
 	count_uses();
 	if (argc == 7)
 		fail_once((struct fault){argv[1], atol(argv[2]),
-		                         (CUresult)atol(argv[3]),
-		                         atol(argv[4]) != 0, atoi(argv[5]),
-		                         (enum way)atoi(argv[6])});
+		                          (CUresult)atol(argv[3]),
+		                          atol(argv[4]) != 0, atoi(argv[5]),
+		                          (enum way)atoi(argv[6])});
 	else
 		sweep();
 	mine = atomic_load(&failures);

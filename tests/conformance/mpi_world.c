@@ -108,7 +108,7 @@ main(int argc, char **argv)
 	/* Alone, it is no MPI job, whatever is installed. */
 	CHECK(info.transport ==
 	      (getenv("CONFORM_ALONE") ? BATON_TRANSPORT_LOCAL
-	                                  : BATON_TRANSPORT_MPI));
+	                               : BATON_TRANSPORT_MPI));
 	ring(first);
 	if (argc > 2 && strcmp(argv[2], "died") == 0)
 		lose_one(first);

@@ -70,4 +70,4 @@ const struct conform_list conform_onesided[] = {
 };
 
 const struct conform_list *const conform_on_memory[] = { conform_messages, conform_onesided,
-	                                           NULL };
+	                                                 NULL };

@@ -250,7 +250,7 @@ take_back(uint32_t slot)
 		return;
 	rank.asked[slot] = true;
 	status = batoni_path_take_back(&rank.transport->messages,
-	                          &rank.transfers[slot]);
+	                               &rank.transfers[slot]);
 	if (status != BATON_ERR_BUSY)
 		forget(&rank.transfers[slot], status);
 }
@@ -264,7 +264,7 @@ exchange(void)
 	if (rank.leaving)
 		return;
 	status = rank.transport->ops->exchanging->exchange(rank.transport, 1, rank.mine,
-	                                       sizeof(rank.mine), rank.all);
+	                                                   sizeof(rank.mine), rank.all);
 	CLAIM(status == BATON_OK || status == BATON_PENDING ||
 	      status == batoni_error_told(status));
 	rank.exchanging = status == BATON_PENDING;

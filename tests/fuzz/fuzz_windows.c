@@ -216,7 +216,7 @@ batoni_handover_fetch(const struct batoni_handover_name *name, int pidfd,
 	CLAIM(until_ns < UINT64_MAX);
 	*fd_p = -1;
 	return fuzz_next() % 2 ? BATON_OK
-	                  : batoni_refuse(BATON_ERR_UNSUPPORTED, "not handed on");
+	                       : batoni_refuse(BATON_ERR_UNSUPPORTED, "not handed on");
 }
 
 /* ---- the engine and the rest of the layer ---- */
@@ -559,7 +559,7 @@ batoni_trial_test(struct batoni_rma *rma)
 
 static enum baton_status
 native_inspect(struct batoni_transport *transport, const void *base, size_t bytes,
-            struct batoni_native_part *part_p)
+               struct batoni_native_part *part_p)
 {
 	(void)transport;
 	(void)base;

@@ -23,7 +23,7 @@
 #define HANG_S 150
 
 static const char *const mode_names[MODES] = { "calls", "thread", "async",
-	                                        "stream", "cuda" };
+                                              "stream", "cuda" };
 
 /* In a process of its own; quiet: it says nothing. */
 static bool

@@ -385,7 +385,7 @@ break_rank(struct baton_comm *comm)
 {
 	batoni_lock();
 	comm->upcalls.broken(&comm->upcalls, BATON_ERR_MPI, "the test", 7,
-	                  "it asked for this");
+	                     "it asked for this");
 	batoni_unlock();
 	return BATON_OK;
 }

@@ -422,7 +422,7 @@ queues_poll(struct rank *rank)
 			if (slot->tag != tag || slot->queue != q ||
 			    (slot->state != CALLED && slot->state != PENDING))
 				mixed_fail(rank, "operation %d (%llx) completed "
-				           "in %s, and its slot is %d of %llx",
+				                 "in %s, and its slot is %d of %llx",
 				           done[i].op, (unsigned long long)tag,
 				           baton_status_name(done[i].status),
 				           slot->state,

@@ -183,7 +183,7 @@ credit_desc(const struct worker *w, int to)
 	w->onesided->partners[to].signals[context][CREDIT]++;
 	w->onesided->partners[to].owes = -1;
 	return (struct baton_wait_signal_desc){ 1, to, index_of(w, CREDIT),
-		                                context_of(w, context) };
+	                                       context_of(w, context) };
 }
 
 static void
@@ -208,8 +208,8 @@ desc_of(const struct worker *w, const struct round *r, int i)
 	struct put put = plan_put(w, r->number, r->from, w->rank, i);
 
 	return (struct baton_wait_signal_desc){ 1, r->from,
-		                                index_of(w, put.index),
-		                                context_of(w, put.context) };
+	                                       index_of(w, put.index),
+	                                       context_of(w, put.context) };
 }
 
 /* A wait for so much that it never comes, before those that need some of it. */
@@ -535,8 +535,8 @@ static void
 check_doomed(struct worker *w, int peer, const uint64_t doomed[2])
 {
 	struct baton_wait_signal_desc desc = { (int)doomed[0], peer,
-		                               index_of(w, DOOMED),
-		                               context_of(w, SHARED) };
+	                                      index_of(w, DOOMED),
+	                                      context_of(w, SHARED) };
 	baton_request request;
 	uint64_t count = 0;
 

@@ -37,7 +37,7 @@ size_t
 draw_bytes(uint64_t *state)
 {
 	static const size_t steps[] = { 0,    1,    2047,  2048,  2049, 4096,
-		                        7168, 16384, 16385, 65536 };
+	                               7168, 16384, 16385, 65536 };
 	uint32_t kind = draw(state) % 10;
 
 	if (kind < 5)

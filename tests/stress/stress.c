@@ -446,7 +446,7 @@ run_round(struct worker *w, int number)
 	uint64_t common = mix(w->options->seed, w->number, number, -7);
 	int shift = (int)(draw(&common) % (uint32_t)w->size);
 	struct round r = { .number = number,
-		           .count = { BATCH, BATCH, BATCH, 0 } };
+	                  .count = { BATCH, BATCH, BATCH, 0 } };
 
 	r.to = (w->rank + shift) % w->size;
 	r.from = (w->rank + w->size - shift) % w->size;

@@ -49,7 +49,7 @@ main(int argc, char **argv)
 	}
 	for (int i = 0; i < RANKS; i++) {
 		ranks[i] = (struct rank){ .comm = comms[i],
-			                  .options = &options };
+		                         .options = &options };
 		if (pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]))
 			return 1;
 	}

@@ -90,7 +90,7 @@ put_and_look(struct worker *w, int round, struct baton_window *window,
 {
 	size_t bytes = baton_window_size(window, to);
 	struct baton_wait_signal_desc desc = { 1, from, index_of(w, 0),
-		                               0 };
+	                                      0 };
 	unsigned char *out = malloc(bytes + 1);
 	baton_request put = 0, wait = 0;
 	enum baton_status status;

@@ -158,7 +158,7 @@ START_TEST(every_variable_tells_what_it_takes)
 #define WRONG(kind, field, name, values, otherwise, meaning)                  \
 	if (!takes_anything(values)) {                                        \
 		struct captured out;                                          \
-                                                                              \
+                                                                          \
 		setenv(#name, "wrong", 1);                                    \
 		out = capture(strcmp(#name, "BATON_LOG") == 0 ? "wrong"       \
 		                                              : NULL,         \

@@ -88,7 +88,7 @@ take_main(void *argument)
 	struct claimant *claimant = argument;
 
 	claimant->status = take(UINT64_C(60000000000), &claimant->mapping,
-	                     &claimant->base);
+	                        &claimant->base);
 	return NULL;
 }
 

@@ -336,15 +336,15 @@ static const struct {
 	const char *words;
 } changes[] = {
 	{move_away, 1 << 2, "rank 2 is on another node than rank 0 (or in a container, "
-                    "which counts as one)"},
+                            "which counts as one)"},
 	{move_two_away, 1 << 1 | 1 << 2, "rank 1 is on another node than rank 0 "},
 	{change_format, 1 << 1, "rank 1 runs another version of Baton than rank 0"},
 	{change_length, 1 << 1, "rank 1 runs another version of Baton than rank 0"},
 	{take_bell, 1 << 2, "the process of rank 2 has no shared memory by which rank 0 "
-                    "could wake it"},
+                            "could wake it"},
 	{hide_memory, 1 << 2, "rank 0 may not map the memory of rank 2, which is on the "
-                      "same node: another user, a container, or "
-                      "a process that may not be dumped"},
+                              "same node: another user, a container, or "
+                              "a process that may not be dumped"},
 };
 
 /* The last step: every rank has the sentence, and what to do instead. */

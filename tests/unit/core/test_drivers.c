@@ -114,7 +114,7 @@ break_before_a_claimant(struct scripted *scripted, struct batoni_transfer *trans
 	while (atomic_load(&batoni_engine.wanted) < BATONI_CLAIMANT)
 		sched_yield();
 	scripted->base.upcalls->broken(scripted->base.upcalls, BATON_ERR_MPI,
-	                            "MPI_Test", 1, "gone");
+	                               "MPI_Test", 1, "gone");
 }
 
 static void *

@@ -308,7 +308,7 @@ signal_by_message(struct scripted *scripted, struct batoni_transfer *transfer)
 START_TEST(wait_that_needs_a_message_after_a_store_is_not_slept_on)
 {
 	const struct baton_wait_signal_desc descs[] = { { 1, 1, 0, 0 },
-		                                        { 1, 2, 0, 0 } };
+	                                               { 1, 2, 0, 0 } };
 	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
 	struct pollfd readable = { .events = POLLIN };
 
@@ -456,7 +456,7 @@ END_TEST
 START_TEST(wait_that_a_count_has_looked_at_is_not_slept_on)
 {
 	const struct baton_wait_signal_desc descs[] = { { 1, 1, 0, 0 },
-		                                        { 1, 2, 0, 0 } };
+	                                               { 1, 2, 0, 0 } };
 	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
 	struct pollfd readable;
 	uint64_t count;

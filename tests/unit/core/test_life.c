@@ -80,8 +80,8 @@ send_one(void)
 
 	ck_assert_int_eq(baton_send("x", 1, BATON_UINT8, 0, 0, seen.comm, NULL,
 	                            &(struct baton_op_options){
-						    .size = sizeof(struct baton_op_options),
-						    .flags = BATON_OP_DETACHED},
+					    .size = sizeof(struct baton_op_options),
+					    .flags = BATON_OP_DETACHED},
 	                            &request),
 	                 BATON_OK);
 	return request;

@@ -116,7 +116,7 @@ static const struct row rows[] = {
 
 static const struct batoni_stream_issued_ops on_streams;
 static const struct batoni_path_ops issued_by_hosts, issued_by_streams = {
-	.stream_issued = &on_streams,
+							     .stream_issued = &on_streams,
 };
 
 /* A communicator with the load of a row. */

@@ -267,7 +267,7 @@ break_now(struct scripted *scripted, struct batoni_transfer *transfer)
 {
 	(void)transfer;
 	scripted->base.upcalls->broken(scripted->base.upcalls, BATON_ERR_MPI,
-	                            "MPI_Isend", 15, "unclassified");
+	                               "MPI_Isend", 15, "unclassified");
 }
 
 START_TEST(transport_may_break_within_issue)

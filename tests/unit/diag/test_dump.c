@@ -222,7 +222,7 @@ break_and_stay(struct scripted *scripted, struct batoni_transfer *transfer)
 	reach(1);
 	await(2);
 	scripted->base.upcalls->broken(scripted->base.upcalls, BATON_ERR_PEER, NULL, 0,
-	                            "it is broken");
+	                               "it is broken");
 	reach(3);
 	await(4);
 }

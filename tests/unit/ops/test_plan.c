@@ -576,7 +576,7 @@ break_it(struct scripted *scripted, struct batoni_transfer *transfer)
 {
 	if (transfer->tag == 2)
 		scripted->base.upcalls->broken(scripted->base.upcalls, BATON_ERR_MPI,
-		                            "call", 5, "broken by the test");
+		                               "call", 5, "broken by the test");
 }
 
 START_TEST(a_communicator_that_breaks_amid_a_launch_ends_it)

@@ -103,7 +103,7 @@ late_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	if (transfer->direction == BATONI_SEND)
 		return BATON_ERR_BUSY;
 	status = batoni_path_take_back(&late->lower->messages,
-	                                              transfer);
+	                               transfer);
 	/* As MPI: asked, and told later. */
 	if (status == BATON_ERR_CANCELED && rand_r(&late->seed) % 2) {
 		hold(late, transfer, status);
@@ -448,7 +448,7 @@ issue(struct world *world, int rank, uint32_t slot, struct batoni_transfer t)
 	t.slot = slot & 0xffffff;
 	r->transfers[slot] = t;
 	status = batoni_path_issue(&r->transport->messages,
-	                                           &r->transfers[slot]);
+	                           &r->transfers[slot]);
 	if (status != BATON_PENDING)
 		record_done(&r->upcalls, &r->transfers[slot], status);
 	if (!world->gathers)

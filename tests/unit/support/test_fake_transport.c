@@ -104,8 +104,8 @@ enqueue(struct batoni_transport *transport,
 		follow.count += at == follow.count;
 	}
 	return transport->messages.ops->stream_issued->enqueue(&transport->messages, list, n,
-	                                        detached ? &follow : NULL,
-	                                        observe);
+	                                                       detached ? &follow : NULL,
+	                                                       observe);
 }
 
 static void
@@ -126,7 +126,7 @@ put(struct world *world, enum batoni_direction direction, int rank, int peer,
 	baton_stream observe = NULL;
 
 	ck_assert_int_eq(enqueue(transport, list, 1, detached,
-	                                         &observe),
+	                         &observe),
 	                 BATON_OK);
 	return observe;
 }
@@ -338,10 +338,10 @@ START_TEST(empty_transfers_match_too)
 	s = transfer(&world, BATONI_SEND, 0, 1, 0, NULL, 0);
 	r = transfer(&world, BATONI_RECV, 1, 0, 0, NULL, 0);
 	enqueue(world.transports[1], in, 1, false,
-	                                  &observe);
+	        &observe);
 	ck_assert(!idle(&world, world.streams[1][0]));
 	enqueue(world.transports[0], out, 1, false,
-	                                  &observe);
+	        &observe);
 	ck_assert(idle(&world, world.streams[1][0]));
 	close_world(&world);
 }
@@ -405,7 +405,7 @@ START_TEST(a_failed_launch_takes_no_place_in_the_order)
 	s = transfer(&world, BATONI_SEND, 0, 1, 0, &lost, sizeof(int));
 	fake_device_fail_at(FAKE_KERNEL, 1, BATON_ERR_CUDA);
 	ck_assert_int_eq(enqueue(world.transports[0], list, 1, true,
-	                                                   &observe),
+	                         &observe),
 	                 BATON_ERR_CUDA);
 	ck_assert(idle(&world, world.streams[0][0]));
 	put(&world, BATONI_SEND, 0, 1, 0, false, &from);
@@ -462,7 +462,7 @@ START_TEST(unequal_lengths_are_a_violation_and_overrun_nothing)
 	open_world(&world, 2);
 	s = transfer(&world, BATONI_SEND, 0, 1, 0, from, sizeof(from));
 	enqueue(world.transports[0], list, 1, false,
-	                                  &observe);
+	        &observe);
 	put(&world, BATONI_RECV, 1, 0, 0, false, &to[0]);
 	ck_assert(idle(&world, world.streams[1][0]));
 	ck_assert_int_eq(to[0], 1);

@@ -147,9 +147,9 @@ START_TEST(functions_are_asked_for_by_the_name_without_its_version)
 		size_t length = strlen(names[i].base);
 
 		ck_assert_msg(strncmp(names[i].symbol, names[i].base, length) ==
-		                      0 &&
-		              (names[i].symbol[length] == '\0' ||
-		               strcmp(names[i].symbol + length, "_v2") == 0),
+		                              0 &&
+		                      (names[i].symbol[length] == '\0' ||
+		                       strcmp(names[i].symbol + length, "_v2") == 0),
 		              "%s, %s", names[i].symbol, names[i].base);
 	}
 }

@@ -148,7 +148,7 @@ exchange(struct world *world, int rank, int mine, int all[])
 	struct batoni_transport *transport = world->transports[rank];
 
 	return transport->ops->exchanging->exchange(transport, 5, &mine, sizeof(mine),
-	                                all);
+	                                            all);
 }
 
 START_TEST(an_exchange_gives_all_of_all_once_the_last_has_come)

@@ -282,7 +282,7 @@ open_world(void)
 
 /* Call the slot until it says something else than PENDING. */
 static enum baton_status
-whole(enum baton_status (*slot)(struct batoni_transport *transport))
+	whole(enum baton_status (*slot)(struct batoni_transport *transport))
 {
 	enum baton_status status;
 
@@ -320,7 +320,7 @@ issue(enum batoni_direction direction, void *buffer, size_t bytes, int peer,
 	op->transfer.type = world.type;
 	op->transfer.done_bytes = SIZE_MAX;
 	op->status = batoni_path_issue(&world.transport->messages,
-	                                         &op->transfer);
+	                               &op->transfer);
 	if (op->status != BATON_PENDING)
 		op->ends++;
 	return op;
@@ -1236,7 +1236,7 @@ START_TEST(clearing_waits_for_the_other_rank)
 				BATON_PENDING);
 		/* There is no way back. */
 		ck_assert_int_eq(world.transport->ops->exchanging->exchange(world.transport, 5,
-		                                                &word, 8, &word),
+		                                                            &word, 8, &word),
 		                 BATON_ERR_PEER);
 	}
 	barrier();
@@ -1933,7 +1933,7 @@ static enum baton_status
 exchange(const void *mine, size_t bytes, void *all)
 {
 	return world.transport->ops->exchanging->exchange(world.transport, 5, mine, bytes,
-	                                      all);
+	                                                  all);
 }
 
 static enum baton_status
@@ -1944,7 +1944,7 @@ exchange_for(uint64_t what, const void *mine, size_t bytes, void *all)
 	do {
 		sched_yield();
 		status = world.transport->ops->exchanging->exchange(world.transport, what,
-		                                        mine, bytes, all);
+		                                                    mine, bytes, all);
 	} while (status == BATON_PENDING);
 	return status;
 }
@@ -2287,7 +2287,7 @@ exchange_word(struct batoni_transport *transport)
 	static const uint64_t mine = 1;
 
 	return transport->ops->exchanging->exchange(transport, 5, &mine, sizeof(mine),
-	                                exchanged_words);
+	                                            exchanged_words);
 }
 
 /* Receive what comes until both ranks are here: the other one may wait for that. */

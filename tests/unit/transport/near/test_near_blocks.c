@@ -198,7 +198,7 @@ START_TEST(each_of_many_blocks_is_found)
 		unmake(&pieces[i]);
 	for (int i = 1; i < MANY; i += 2) {
 		ck_assert(batoni_shm_block_find((char *)pieces[i].shm.base + 9, 8,
-		                            &name));
+		                                &name));
 		ck_assert_uint_eq(name.serial, pieces[i].block.name.serial);
 		ck_assert_uint_eq(name.base, (uintptr_t)pieces[i].shm.base);
 	}
@@ -254,7 +254,7 @@ START_TEST(a_reused_address_never_meets_the_mapping_of_what_was_there)
 		ck_assert_int_eq(batoni_shm_create(LONG, &next->shm), BATON_OK);
 		munmap(next->shm.base, LONG);
 		next->shm.base = mmap(address, LONG, PROT_READ | PROT_WRITE,
-		                     MAP_SHARED | MAP_FIXED, next->shm.fd, 0);
+		                      MAP_SHARED | MAP_FIXED, next->shm.fd, 0);
 		ck_assert_ptr_eq(next->shm.base, address);
 		ck_assert_int_eq(batoni_shm_block_add(&next->block, &next->shm), BATON_OK);
 		fill(address, LONG, round + 200);

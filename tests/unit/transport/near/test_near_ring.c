@@ -337,7 +337,7 @@ END_TEST
 START_TEST(waiting_sender_has_room_when_all_is_taken)
 {
 	static const uint32_t untold[] = {0, 1, 2, BATONI_RING_TELL / 2,
-	                                 BATONI_RING_TELL - 1};
+	                                  BATONI_RING_TELL - 1};
 
 	for (size_t i = 0; i < sizeof(untold) / sizeof(untold[0]); i++) {
 		for (uint32_t cells = 1; cells <= CELLS_MOST; cells++) {

@@ -293,7 +293,7 @@ START_TEST(ranks_of_two_versions_refuse_each_other)
 	start_mpi(MPI_THREAD_MULTIPLE);
 	is_next_version = rank == 1;
 	snprintf(why, sizeof(why), "the version of Baton (the number is its "
-	         "wire format's) is not the same on all ranks: %u to %u",
+	                           "wire format's) is not the same on all ranks: %u to %u",
 	         BATONI_MPI_WIRE_VERSION, BATONI_MPI_WIRE_VERSION + 1);
 	refused(MPI_COMM_WORLD, NULL, &comm, BATON_ERR_INVALID, why);
 	is_next_version = false;

@@ -173,7 +173,7 @@ exchange_all(const uint64_t whats[RANKS], size_t bytes,
 				continue;
 			memset(mine[i], 10 + i, sizeof(mine[i]));
 			status = bytes ? t->ops->exchanging->exchange(t, whats[i], mine[i],
-			                                  bytes, all[i])
+			                                              bytes, all[i])
 			               : t->ops->leave(t);
 			if (status == BATON_PENDING)
 				continue;
@@ -223,7 +223,7 @@ START_TEST(a_leave_beside_an_exchange_is_told_to_all)
 				continue;
 			status[i] = i == 1 ? t->ops->leave(t)
 			                   : t->ops->exchanging->exchange(t, 3, "abcd", 4,
-			                                      all);
+			                                                  all);
 		}
 		pause_until(limit);
 	}
@@ -513,7 +513,7 @@ START_TEST(one_that_has_left_breaks_nothing)
 	close_rank(1, false);
 	while (status == BATON_PENDING) {
 		status = ranks[0].transport->ops->exchanging->exchange(ranks[0].transport, 1,
-		                                           "a", 1, all);
+		                                                       "a", 1, all);
 		pause_until(limit);
 	}
 	ck_assert_int_eq(status, BATON_ERR_PEER);
@@ -540,7 +540,7 @@ make_alone(int *hub_p)
 	link.fd = pair[1];
 	memset(ranks, 0, sizeof(ranks));
 	ranks[1].upcalls = (struct batoni_upcalls){.done = on_done,
-	                                     .broken = on_broken};
+	                                           .broken = on_broken};
 	ck_assert_int_eq(batoni_tcp_new(1, RANKS, &link, &ranks[1].tcp),
 	                 BATON_OK);
 	ck_assert_int_eq(batoni_tcp_alloc(ranks[1].tcp, &config), BATON_OK);

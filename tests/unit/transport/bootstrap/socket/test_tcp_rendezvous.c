@@ -352,7 +352,7 @@ client_main(void *argument)
 	struct client *client = argument;
 
 	client->status = batoni_tcp_connect(&client->key, client->size, client->rank,
-	                                 client->timeout_ns, &client->link);
+	                                    client->timeout_ns, &client->link);
 	snprintf(client->why, sizeof(client->why), "%s", baton_last_error());
 	return NULL;
 }
@@ -361,10 +361,10 @@ static void
 invite(struct client *client, int size, int rank)
 {
 	*client = (struct client){.key = key,
-	                        .size = size,
-	                        .rank = rank,
-	                        .timeout_ns = (int64_t)LIMIT_NS,
-	                        .link.fd = -1};
+	                          .size = size,
+	                          .rank = rank,
+	                          .timeout_ns = (int64_t)LIMIT_NS,
+	                          .link.fd = -1};
 }
 
 static void
@@ -654,9 +654,9 @@ client_by_two(void *argument)
 	/* Nobody listens there. */
 	addresses[0].bytes[3] = 77;
 	client->status = batoni_tcp_connect_at(&client->key, addresses, 2,
-	                                    client->size, client->rank,
-	                                    client->timeout_ns, false,
-	                                    &client->link);
+	                                       client->size, client->rank,
+	                                       client->timeout_ns, false,
+	                                       &client->link);
 	return NULL;
 }
 
