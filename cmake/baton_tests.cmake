@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # How tests are added.  All of these link the static library, see the internal
-# headers (include/, the rooms of CMakeLists.txt, tests/support/, tests/unit/support/), and are
+# headers (include/, the folders of CMakeLists.txt, tests/support/, tests/unit/support/), and are
 # compiled with baton-flags.  A test skips by printing "SKIP: why" and exiting with 77.
 #
 #   baton_check_test(unit.request SOURCES test_request.c [LABELS unit]
@@ -55,7 +55,7 @@ add_library(baton-internal INTERFACE)
 target_link_libraries(baton-internal INTERFACE
 	baton-static baton-flags Threads::Threads)
 target_include_directories(baton-internal INTERFACE
-	${baton_rooms} ${PROJECT_SOURCE_DIR}/tests/support
+	${baton_folders} ${PROJECT_SOURCE_DIR}/tests/support
 	${PROJECT_SOURCE_DIR}/tests/unit/support)
 if(BATON_HAVE_MPI)
 	target_compile_definitions(baton-internal INTERFACE BATONI_WITH_MPI)

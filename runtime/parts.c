@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * THE LIST of parts: the one file of the engine that names the leaves and the layers over it.  A
- * new one is a line here; a new kind of operation, one of kinds.h.  The rooms reach them through
+ * new one is a line here; a new kind of operation, one of kinds.h.  The folders reach them through
  * these tables alone.
  */
 #include "registry.h"

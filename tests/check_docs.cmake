@@ -289,7 +289,7 @@ endforeach()
 
 # ---- the map for contributors ------------------------------------------------
 
-# The files and functions that it names are there.  NAME and ROOM stand for any.
+# The files and functions that it names are there.  NAME and FOLDER stand for any.
 if(EXISTS ${ROOT}/CONTRIBUTING.md)
 	file(READ ${ROOT}/CONTRIBUTING.md text)
 	string(REGEX MATCHALL

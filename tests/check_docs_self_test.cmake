@@ -53,7 +53,7 @@ int main(void) { return 0; }
 ```
 ")
 file(WRITE ${WORK}/tree/CONTRIBUTING.md
-     "Read `samples/ROOM/a.c` and `include/baton.h`: `baton_go()` is there.\n")
+     "Read `samples/FOLDER/a.c` and `include/baton.h`: `baton_go()` is there.\n")
 file(WRITE ${WORK}/tree/docs/from-it.md "# From it
 
 ```c

@@ -1,62 +1,62 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The layer rule of docs/design.md: which room may see which, by what its files
+# The layer rule of docs/design.md: which folder may see which, by what its files
 # include, by the library that they name, and by the symbols that their objects need.
-# And the circles of calls within a room: no more files than `circle_max` in one.
+# And the circles of calls within a folder: no more files than `circle_max` in one.
 # cmake -DROOT=<tree> [-DNM=<nm> -DOBJECTS=<object,object>] -P this
 #
 #   floors, each above the one before: base, contract, core, diag, ops, comm,
-#   window/base, window/paths, window; a room sees itself and what is beneath.
+#   window/base, window/paths, window; a folder sees itself and what is beneath.
 #   leaves (runtime/device/<name>/, transport/<name>/, transport/bootstrap/<name>/) see base
-#   and contract; a transport <name> also the bootstrap <name>.  No room sees a leaf:
-#   runtime/parts.c lists them, and the rooms from contract on need its tables.
+#   and contract; a transport <name> also the bootstrap <name>.  No folder sees a leaf:
+#   runtime/parts.c lists them, and the folders from contract on need its tables.
 cmake_minimum_required(VERSION 3.25)
 
 set(floors base contract core diag ops comm window-base window-paths window)
 set(circle_max 9)
 
-# room_of: the room of a file, in room_p; "" if it lies in none.
-function(room_of file room_p)
-	set(room)
+# folder_of: the folder of a file, in folder_p; "" if it lies in none.
+function(folder_of file folder_p)
+	set(folder)
 	if(file STREQUAL "runtime/parts.c")
-		set(room parts)
+		set(folder parts)
 	elseif(file MATCHES "^runtime/(base|contract|core|diag|ops|comm)/")
-		set(room ${CMAKE_MATCH_1})
+		set(folder ${CMAKE_MATCH_1})
 	elseif(file MATCHES "^runtime/device/([a-z]+)/")
-		set(room device-${CMAKE_MATCH_1})
+		set(folder device-${CMAKE_MATCH_1})
 	elseif(file MATCHES "^transport/bootstrap/([a-z]+)/")
-		set(room bootstrap-${CMAKE_MATCH_1})
+		set(folder bootstrap-${CMAKE_MATCH_1})
 	elseif(file MATCHES "^transport/([a-z]+)/")
-		set(room transport-${CMAKE_MATCH_1})
+		set(folder transport-${CMAKE_MATCH_1})
 	elseif(file MATCHES "^window/(base|paths)/")
-		set(room window-${CMAKE_MATCH_1})
+		set(folder window-${CMAKE_MATCH_1})
 	elseif(file MATCHES "^window/")
-		set(room window)
+		set(folder window)
 	endif()
-	set(${room_p} "${room}" PARENT_SCOPE)
+	set(${folder_p} "${folder}" PARENT_SCOPE)
 endfunction()
 
-# The rooms whose headers a room may include, and whose symbols its objects may need.
+# The folders whose headers a folder may include, and whose symbols its objects may need.
 set(below)
-foreach(room IN LISTS floors)
-	list(APPEND below ${room})
-	set(sees_${room} ${below})
-	set(needs_${room} ${below} parts)
+foreach(folder IN LISTS floors)
+	list(APPEND below ${folder})
+	set(sees_${folder} ${below})
+	set(needs_${folder} ${below} parts)
 endforeach()
 set(needs_base base)
 set(sees_parts base contract core ops)
 set(sees_leaf base contract)
 set(needs_leaf base contract)
 
-# allowed: the list that `kind` (sees, needs) gives a room, in list_p.  A leaf has
+# allowed: the list that `kind` (sees, needs) gives a folder, in list_p.  A leaf has
 # itself too, and the list of parts needs every leaf.
-function(allowed kind room list_p)
-	if(room MATCHES "^transport-(.*)")
-		set(list ${${kind}_leaf} ${room} bootstrap-${CMAKE_MATCH_1})
-	elseif(room MATCHES "^(device|bootstrap)-")
-		set(list ${${kind}_leaf} ${room})
+function(allowed kind folder list_p)
+	if(folder MATCHES "^transport-(.*)")
+		set(list ${${kind}_leaf} ${folder} bootstrap-${CMAKE_MATCH_1})
+	elseif(folder MATCHES "^(device|bootstrap)-")
+		set(list ${${kind}_leaf} ${folder})
 	else()
-		set(list ${${kind}_${room}})
+		set(list ${${kind}_${folder}})
 	endif()
 	set(${list_p} ${list} PARENT_SCOPE)
 endfunction()
@@ -111,12 +111,12 @@ function(check_source file)
 	              "cuda" "cu(da)?[A-Z][A-Za-z]+|CU_[A-Z]+")
 	check_library(${file} "${code}" "${includes}" NVTX "nvtx"
 	              "nvtx3/" "nvtx[A-Z][A-Za-z]*|NVTX_[A-Z]+")
-	room_of(${file} room)
-	if(NOT room)
-		complain(${file} "lies in no room")
+	folder_of(${file} folder)
+	if(NOT folder)
+		complain(${file} "lies in no folder")
 		return()
 	endif()
-	allowed(sees ${room} seen)
+	allowed(sees ${folder} seen)
 	foreach(include IN LISTS includes)
 		if(NOT include MATCHES "^\"(.*)\"$")
 			continue()
@@ -127,13 +127,13 @@ function(check_source file)
 			continue()
 		endif()
 		set(path ${path_of_${header}})
-		set(of "no room")
+		set(of "no folder")
 		if(path)
-			room_of(${path} of)
+			folder_of(${path} of)
 		endif()
 		if(NOT of IN_LIST seen)
 			complain(${file} "includes ${include} of ${of}, which "
-			         "the room ${room} does not see")
+			         "the folder ${folder} does not see")
 		endif()
 	endforeach()
 endfunction()
@@ -163,7 +163,7 @@ function(source_of object source_p)
 	set(${source_p} ${source} PARENT_SCOPE)
 endfunction()
 
-# A file of the same room that another one calls, once.
+# A file of the same folder that another one calls, once.
 function(note_call source callee)
 	get_property(callees GLOBAL PROPERTY callees_${source})
 	if(NOT callee STREQUAL source AND NOT callee IN_LIST callees)
@@ -171,20 +171,20 @@ function(note_call source callee)
 	endif()
 endfunction()
 
-# A file needs a symbol of another one: its room sees that one's.
+# A file needs a symbol of another one: its folder sees that one's.
 function(check_need source symbol source_of_symbol)
-	room_of("${source}" room)
-	room_of("${source_of_symbol}" of)
-	if(room STREQUAL "" OR room STREQUAL "parts")
+	folder_of("${source}" folder)
+	folder_of("${source_of_symbol}" of)
+	if(folder STREQUAL "" OR folder STREQUAL "parts")
 		return()
 	endif()
-	allowed(needs ${room} rooms)
-	if(of STREQUAL room)
+	allowed(needs ${folder} folders)
+	if(of STREQUAL folder)
 		note_call(${source} ${source_of_symbol})
 	endif()
-	if(NOT of IN_LIST rooms)
+	if(NOT of IN_LIST folders)
 		complain(${source} "needs ${symbol} of ${of}, which "
-		         "the room ${room} does not see")
+		         "the folder ${folder} does not see")
 	endif()
 endfunction()
 
@@ -195,7 +195,7 @@ function(check_objects)
 	foreach(object IN LISTS ARGN)
 		source_of(${object} source)
 		if(NOT source)
-			complain(${object} "is of no room")
+			complain(${object} "is of no folder")
 		endif()
 	endforeach()
 	read_symbols(symbols ${ARGN})
@@ -215,7 +215,7 @@ endfunction()
 
 # ---- circles of calls ----
 
-# The files of its room that a file reaches by calls, in files_p.
+# The files of its folder that a file reaches by calls, in files_p.
 function(reached_from source files_p)
 	set(reached)
 	set(open ${source})

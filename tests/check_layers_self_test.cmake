@@ -64,7 +64,7 @@ function(check_objects result_p output_p)
 	set(${output_p} "${output}" PARENT_SCOPE)
 endfunction()
 
-# An object that needs a symbol of a room that it does not see must be found.
+# An object that needs a symbol of a folder that it does not see must be found.
 function(plant_call from to)
 	set(objects)
 	compile(${to} "void batoni_called(void) {}")
@@ -88,7 +88,7 @@ function(accept_call from to)
 	endif()
 endfunction()
 
-# So many files of a room, each of which calls the next, and the last the first.
+# So many files of a folder, each of which calls the next, and the last the first.
 function(plant_circle count)
 	set(objects)
 	foreach(i RANGE 1 ${count})

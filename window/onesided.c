@@ -31,7 +31,7 @@ layer_free(struct batoni_rma *rma)
 	batoni_barriers_close(rma);
 	batoni_free(rma->signal_path);
 	batoni_free(rma->intents);
-	batoni_free(rma->places);
+	batoni_free(rma->rendezvous);
 	batoni_free(rma);
 }
 

@@ -18,7 +18,7 @@
 #include "enqueue.h"
 #include "health.h"
 #include "log.h"
-#include "place.h"
+#include "location.h"
 #include "plan.h"
 #include "scope.h"
 
@@ -248,19 +248,19 @@ static enum baton_status
 check_source(struct baton_comm *comm, const struct batoni_arguments *a,
              const struct put_more *more, size_t bytes)
 {
-	unsigned place;
+	unsigned location;
 	enum baton_status status;
 
 	if (bytes == 0 || !comm->inspects ||
 	    more->window->peers[a->peer].path != BATON_WINDOW_PATH_VMWRITE ||
 	    goes_elsewhere(comm, a->peer))
 		return BATON_OK;
-	status = batoni_place_find(comm, a->buffer, bytes, &place);
+	status = batoni_location_find(comm, a->buffer, bytes, &location);
 	if (status == BATON_ERR_CUDA)
 		batoni_refuse_device(comm, status);
 	if (status != BATON_OK)
 		return batoni_refuse_named(more->call, status);
-	if (batoni_place_is_host(place))
+	if (batoni_location_is_host(location))
 		return BATON_OK;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
 	                     "%s: local_buffer %p is memory of a device, and "
@@ -383,7 +383,7 @@ enqueue_put_or_get(enum batoni_op_kind kind, struct batoni_arguments *a,
 {
 	if (likely(batoni_is_usual(comm, a->options) && !flags &&
 	           put_fine(comm, a, more, signals) &&
-	           batoni_place_is_ours(a->buffer, a->count) &&
+	           batoni_location_is_ours(a->buffer, a->count) &&
 	           put_directly(kind, a,
 	                        a->count * batoni_datatype_sizes[a->type], more,
 	                        comm) == BATON_OK))
@@ -455,7 +455,7 @@ word_fine(const struct baton_window *window, int peer, size_t offset)
 	const struct batoni_window_peer *part = &window->peers[peer];
 
 	return part->path == BATON_WINDOW_PATH_DIRECT && !part->device &&
-	       batoni_place_is_host(part->place) &&
+	       batoni_location_is_host(part->location) &&
 	       ((uintptr_t)part->base + offset) % sizeof(uint64_t) == 0;
 }
 
@@ -467,7 +467,7 @@ check_word(const struct put_more *more, int peer)
 	if (word_fine(more->window, peer, more->offset))
 		return BATON_OK;
 	if (part->path == BATON_WINDOW_PATH_DIRECT && !part->device &&
-	    batoni_place_is_host(part->place))
+	    batoni_location_is_host(part->location))
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: offset %zu is no multiple of 8 bytes from "
 		                     "address 0, as the word of an atomic operation "
@@ -489,16 +489,16 @@ check_result(struct baton_comm *comm, const struct put_more *more,
              const struct batoni_arguments *a)
 {
 	enum baton_status status;
-	unsigned place;
+	unsigned location;
 
 	if (!a->buffer || !comm->inspects)
 		return BATON_OK;
-	status = batoni_place_find(comm, a->buffer, sizeof(uint64_t), &place);
+	status = batoni_location_find(comm, a->buffer, sizeof(uint64_t), &location);
 	if (status == BATON_ERR_CUDA)
 		batoni_refuse_device(comm, status);
 	if (status != BATON_OK)
 		return batoni_refuse_named(more->call, status);
-	if (batoni_place_is_host(place))
+	if (batoni_location_is_host(location))
 		return BATON_OK;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
 	                     "%s: result_p %p is not memory of the host, which the "
@@ -550,7 +550,7 @@ atomic(struct batoni_arguments *a, const struct put_more *more, unsigned flags,
 	if (likely(batoni_is_usual(comm, a->options) && !flags &&
 	           put_fine(comm, &word, more, false) &&
 	           word_fine(more->window, a->peer, more->offset) &&
-	           batoni_place_is_ours(a->buffer, a->count) &&
+	           batoni_location_is_ours(a->buffer, a->count) &&
 	           put_directly(BATONI_KIND_ATOMIC, a,
 	                        a->count * sizeof(uint64_t), more, comm) ==
 	                   BATON_OK))

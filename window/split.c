@@ -6,7 +6,7 @@
  *      key, and whether its call was refused, in which case all ranks are refused.
  *   2. Each finds the ranks of its color, in the order of their keys and ranks.
  *   3. Where the native library the parent cannot join them (transport.h, deriving), a second
- *      exchange: the first rank of each color has made a place to meet, a room where all ranks are of one
+ *      exchange: the first rank of each color has made a rendezvous, a board where all ranks are of one
  *      process, else a unique id.
  *   4. The ranks of a color join their bootstrap and create their communicator (creation.h), beside the
  *      other colors.  The parent has no more part in it, but other collective calls of this rank are
@@ -38,7 +38,7 @@
 #define WHAT_SPLIT (UINT64_C(1) << 62)
 #define WHAT_DUP (WHAT_SPLIT | 1)
 
-/* How long a room waits for a rank, where the parent has no time limit. */
+/* How long the others wait for a rank, where the parent has no time limit. */
 #define PATIENCE_NS (UINT64_C(300) * 1000000000)
 
 /* What a rank says of itself. */
@@ -49,10 +49,10 @@ struct batoni_split_intent {
 };
 
 /* What the first rank of a color has made, of another one nothing. */
-struct batoni_split_place {
+struct batoni_split_rendezvous {
 	int64_t status;
 	union {
-		struct batoni_room *room;
+		struct batoni_board *board;
 		struct baton_unique_id id;
 	};
 };
@@ -192,18 +192,18 @@ find_members(struct split *s)
 /* ---- where they meet ---- */
 
 static bool
-meets_in_a_room(const struct split *s)
+meets_on_board(const struct split *s)
 {
 	return s->parent->bootstrap == BATONI_BOOTSTRAP_THREADS;
 }
 
 static enum baton_status
-make_place(const struct split *s, struct batoni_split_place *place)
+make_rendezvous(const struct split *s, struct batoni_split_rendezvous *rendezvous)
 {
 	enum baton_status status =
-		meets_in_a_room(s)
-			? batoni_threads_layer()->open(s->size, &place->room)
-			: baton_unique_id_create(&place->id);
+		meets_on_board(s)
+			? batoni_threads_layer()->open(s->size, &rendezvous->board)
+			: baton_unique_id_create(&rendezvous->id);
 
 	if (status == BATON_ERR_NOMEM)
 		return batoni_refuse(status, "out of memory");
@@ -213,49 +213,49 @@ make_place(const struct split *s, struct batoni_split_place *place)
 /* The exchange has failed.  If all ranks know that, none joins; else this rank does not join, and tells
  * ranks that may have joined. */
 static void
-discard_place(const struct split *s, const struct batoni_split_place *place)
+discard_rendezvous(const struct split *s, const struct batoni_split_rendezvous *rendezvous)
 {
 	struct batoni_bootstrap endpoint;
 
-	if (!meets_in_a_room(s)) {
-		batoni_comm_forget_id(&place->id);
+	if (!meets_on_board(s)) {
+		batoni_comm_forget_id(&rendezvous->id);
 		return;
 	}
 	for (int rank = 0; rank < s->size; rank++) {
 		if (rank != s->rank && !s->c.told)
 			continue;
-		batoni_threads_layer()->join(place->room, rank, &endpoint);
+		batoni_threads_layer()->join(rendezvous->board, rank, &endpoint);
 		endpoint.ops->close(&endpoint);
 	}
 }
 
-/* The first rank of the color makes the place, and all ranks of the parent tell. */
+/* The first rank of the color makes the rendezvous, and all ranks of the parent tell what they have made. */
 static enum baton_status
-tell_place(struct split *s, bool meets)
+tell_rendezvous(struct split *s, bool meets)
 {
-	struct batoni_split_place mine = {.status = BATON_OK};
+	struct batoni_split_rendezvous mine = {.status = BATON_OK};
 	struct batoni_rma *rma = s->c.rma;
 	enum baton_status status;
 	char why[200] = "it could not make a place to meet";
 	int first = meets ? s->ranks[0] : -1;
 
 	if (first == rma->rank) {
-		mine.status = make_place(s, &mine);
+		mine.status = make_rendezvous(s, &mine);
 		if (mine.status != BATON_OK)
 			snprintf(why, sizeof(why), "%.*s", (int)sizeof(why) - 1,
 			         baton_last_error());
 	}
-	if (!rma->places)
-		rma->places = batoni_alloc((size_t)rma->size, sizeof(mine));
-	status = batoni_collect(&s->c, &mine, sizeof(mine), rma->places);
+	if (!rma->rendezvous)
+		rma->rendezvous = batoni_alloc((size_t)rma->size, sizeof(mine));
+	status = batoni_collect(&s->c, &mine, sizeof(mine), rma->rendezvous);
 	if (status != BATON_OK) {
 		if (first == rma->rank && mine.status == BATON_OK)
-			discard_place(s, &mine);
+			discard_rendezvous(s, &mine);
 		return status;
 	}
-	if (first < 0 || rma->places[first].status == BATON_OK)
+	if (first < 0 || rma->rendezvous[first].status == BATON_OK)
 		return BATON_OK;
-	return refuse_told(s, first, rma->places[first].status, why,
+	return refuse_told(s, first, rma->rendezvous[first].status, why,
 	                   sizeof(why) - 1);
 }
 
@@ -270,7 +270,7 @@ join(struct split *s, struct batoni_bootstrap *bootstrap)
 		return opened->ops->deriving->derive(opened, &batoni_engine_calls,
 		                                     s->ranks, s->size, s->rank,
 		                                     bootstrap);
-	batoni_threads_layer()->join(s->c.rma->places[s->ranks[0]].room, s->rank,
+	batoni_threads_layer()->join(s->c.rma->rendezvous[s->ranks[0]].board, s->rank,
 	                             bootstrap);
 	bootstrap->patience_ns = s->parent->timeout_ns
 	                                 ? (uint64_t)s->parent->timeout_ns
@@ -284,9 +284,9 @@ create(struct split *s, struct baton_comm **comm_p)
 	struct batoni_creation creation;
 	enum baton_status status;
 
-	if (!s->parent->opened->ops->deriving && !meets_in_a_room(s))
+	if (!s->parent->opened->ops->deriving && !meets_on_board(s))
 		return batoni_comm_create_by_id(
-			s->size, s->rank, &s->c.rma->places[s->ranks[0]].id,
+			s->size, s->rank, &s->c.rma->rendezvous[s->ranks[0]].id,
 			&s->setup, comm_p);
 	batoni_creation_begin(&creation, &s->setup, BATON_OK);
 	creation.call = s->c.call;
@@ -306,7 +306,7 @@ agree(struct split *s, int color, int key)
 		return status;
 	if (meets)
 		find_members(s);
-	return s->parent->opened->ops->deriving ? BATON_OK : tell_place(s, meets);
+	return s->parent->opened->ops->deriving ? BATON_OK : tell_rendezvous(s, meets);
 }
 
 /* ---- the calls ---- */

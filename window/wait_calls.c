@@ -13,7 +13,7 @@
 #include "engine.h"
 #include "health.h"
 #include "log.h"
-#include "place.h"
+#include "location.h"
 #include "plan.h"
 #include "scope.h"
 
@@ -106,17 +106,17 @@ enqueue_or_note(const char *call, struct baton_comm *comm,
 static enum baton_status
 check_index(const char *call, struct baton_comm *comm, const int *index_p)
 {
-	unsigned place = BATONI_MEMORY_HOST;
+	unsigned location = BATONI_MEMORY_HOST;
 	enum baton_status status = BATON_OK;
 
-	if (!index_p || !batoni_place_counts(comm))
+	if (!index_p || !batoni_location_counts(comm))
 		return BATON_OK;
-	status = batoni_place_find(comm, index_p, sizeof(*index_p), &place);
+	status = batoni_location_find(comm, index_p, sizeof(*index_p), &location);
 	if (status == BATON_ERR_CUDA)
 		batoni_refuse_device(comm, status);
 	if (status != BATON_OK)
 		return batoni_refuse_named(call, status);
-	if (batoni_place_is_host(place))
+	if (batoni_location_is_host(location))
 		return BATON_OK;
 	return batoni_refuse(BATON_ERR_INVALID,
 	                     "%s: index_p is %p, memory of a device; it has to be "

@@ -41,7 +41,7 @@
 #include "mem.h"
 #include "native_path.h"
 #include "paths.h"
-#include "place.h"
+#include "location.h"
 #include "shared.h"
 #include "wait.h"
 #include "wake.h"
@@ -133,15 +133,15 @@ static void
 inspect_part(struct batoni_collective *c, struct baton_window *window)
 {
 	enum baton_status status = BATON_OK;
-	unsigned place = BATONI_MEMORY_HOST;
+	unsigned location = BATONI_MEMORY_HOST;
 
-	batoni_place_watch();
+	batoni_location_watch();
 	if (window->bytes > 0)
-		status = batoni_place_find(c->rma->comm, window->base,
-		                           window->bytes, &place);
+		status = batoni_location_find(c->rma->comm, window->base,
+		                              window->bytes, &location);
 	if (status != BATON_OK)
 		batoni_object(c, status, "base: %s", baton_last_error());
-	window->place = (uint8_t)place;
+	window->location = (uint8_t)location;
 }
 
 /* A part that lies half in a block of ours would outlive it: baton_mem_free could not tell. */
@@ -199,8 +199,8 @@ tell_part(struct batoni_collective *c, const struct baton_window *window)
 	struct batoni_shm_name name;
 	struct batoni_part mine = {
 		.status = c->status,
-		.fd = window && window->place != BATONI_MEMORY_HOST
-		              ? BATONI_PART_PLACE_FD - window->place
+		.fd = window && window->location != BATONI_MEMORY_HOST
+		              ? BATONI_PART_LOCATION_FD - window->location
 		              : -1,
 		.segment = (uintptr_t)batoni_onesided_words(
 			batoni_reach(rma, rma->rank)->segment),
@@ -340,7 +340,7 @@ make_offer(struct batoni_collective *c, const struct baton_window *window,
 	const struct baton_comm *comm = c->rma->comm;
 	enum baton_status status = BATON_OK;
 
-	if (window->place < BATONI_MEMORY_DEVICE)
+	if (window->location < BATONI_MEMORY_DEVICE)
 		batoni_offer_nothing(offer, "it is not memory of one device");
 	else
 		status = batoni_offer_make(comm->device,

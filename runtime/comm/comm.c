@@ -30,7 +30,7 @@
 #include "mem.h"
 #include "nvtx.h"
 #include "trace.h"
-#include "place.h"
+#include "location.h"
 #include "registry.h"
 #include "sweep.h"
 #include "tables.h"
@@ -427,7 +427,7 @@ batoni_comm_prepare(const struct batoni_comm_setup *setup,
 	if (status != BATON_OK)
 		return status;
 	batoni_watch_forks();
-	batoni_place_watch();
+	batoni_location_watch();
 	comm = batoni_handle_new(&handles);
 	if (!comm)
 		goto no_memory;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Making a communicator from a setup and an opened transport: the steps of one rank's creation
- * (creation.c).  And what else the files of this room offer to each other. */
+ * (creation.c).  And what else the files of this folder offer to each other. */
 #ifndef BATONI_COMM_H
 #define BATONI_COMM_H
 

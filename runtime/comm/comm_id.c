@@ -12,7 +12,7 @@
  *          --> LINKING --> LINKED   some are not
  *   and when it fails before: --> OVER
  *
- * MAKING: the ranks have a room (bootstrap.h).  LINKING: the owner gives each rank of this
+ * MAKING: the ranks have a board (bootstrap.h).  LINKING: the owner gives each rank of this
  * process its link to those of other processes.  From either each joins its bootstrap, and creates
  * its communicator over it on its own thread, beside the others (creation.c): opening a device
  * may take seconds, and what it does to its thread belongs there.
@@ -76,7 +76,7 @@ struct meeting {
 	char why[256];            /* what all are told */
 	struct batoni_comm_setup first; /* of the rank that opened it */
 	struct batoni_rendezvous *rendezvous;      /* or NULL */
-	struct batoni_room *room;      /* MAKING */
+	struct batoni_board *board;    /* MAKING */
 	/* By rank. */
 	bool *here; /* has it called? */
 	struct batoni_side_link *links; /* fd 0: it is of this process; -1: not */
@@ -248,7 +248,7 @@ meeting_check_locked(struct meeting *meeting)
 	if (meeting->came < meeting->size)
 		return;
 	if (meeting->remote == 0 &&
-	    batoni_threads_layer()->open(meeting->size, &meeting->room) !=
+	    batoni_threads_layer()->open(meeting->size, &meeting->board) !=
 	            BATON_OK)
 		meeting_fail_locked(meeting, BATON_ERR_NOMEM, "out of memory");
 	meeting_close_locked(meeting, meeting->remote               ? LINKING
@@ -409,14 +409,14 @@ meeting_wait_locked(struct meeting *meeting, int64_t timeout_ns)
 
 /* All are of this process. */
 static enum baton_status
-create_in_room(struct batoni_room *room, int rank, const struct batoni_comm_setup *setup,
-               struct baton_comm **comm_p)
+create_on_board(struct batoni_board *board, int rank, const struct batoni_comm_setup *setup,
+                struct baton_comm **comm_p)
 {
 	struct batoni_creation creation;
 
 	batoni_creation_begin(&creation, setup, BATON_OK);
 	creation.call = "baton_comm_create_id";
-	batoni_threads_layer()->join(room, rank, &creation.bootstrap);
+	batoni_threads_layer()->join(board, rank, &creation.bootstrap);
 	return batoni_creation_run(&creation, comm_p);
 }
 
@@ -447,7 +447,7 @@ meeting_end(struct meeting *meeting, int rank, struct batoni_comm_setup setup,
             enum baton_transport asked, struct baton_comm **comm_p)
 {
 	const struct batoni_side_link link = meeting->links[rank];
-	struct batoni_room *room = meeting->room;
+	struct batoni_board *board = meeting->board;
 	int before = 0, within = meeting->size - meeting->remote;
 	enum stage stage = meeting->stage;
 	enum baton_status status;
@@ -463,7 +463,7 @@ meeting_end(struct meeting *meeting, int rank, struct batoni_comm_setup setup,
 		status = make_linked(&link, rank, before, within, &setup,
 		                     BATON_OK, comm_p);
 	} else {
-		status = create_in_room(room, rank, &setup, comm_p);
+		status = create_on_board(board, rank, &setup, comm_p);
 	}
 	pthread_mutex_lock(&meetings_lock);
 	return status;

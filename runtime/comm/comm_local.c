@@ -48,16 +48,16 @@ build_local(const struct batoni_comm_setup setups[], int size,
 		batoni_alloc((size_t)size, sizeof(*creations));
 	enum baton_status status = BATON_OK;
 	struct batoni_creation *failed;
-	struct batoni_room *room;
+	struct batoni_board *board;
 
 	if (!creations ||
-	    batoni_threads_layer()->open(size, &room) != BATON_OK) {
+	    batoni_threads_layer()->open(size, &board) != BATON_OK) {
 		batoni_free(creations);
 		return refuse_memory(size);
 	}
 	for (int i = 0; i < size; i++) {
 		batoni_creation_begin(&creations[i], &setups[i], BATON_OK);
-		batoni_threads_layer()->join(room, i, &creations[i].bootstrap);
+		batoni_threads_layer()->join(board, i, &creations[i].bootstrap);
 	}
 	failed = batoni_creation_run_all(creations, size);
 	if (failed)

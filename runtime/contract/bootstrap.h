@@ -110,13 +110,13 @@ struct batoni_world {
 };
 
 /* Threads of one process, or one thread for all. */
-struct batoni_room;
+struct batoni_board;
 
 struct batoni_threads_ops {
-	/* A room for `size` ranks.  Any thread.  OK, NOMEM. */
-	enum baton_status (*open)(int size, struct batoni_room **room_p);
-	/* Each rank once; the last one that closes its bootstrap frees the room.  Any thread. */
-	void (*join)(struct batoni_room *room, int rank,
+	/* A board for `size` ranks.  Any thread.  OK, NOMEM. */
+	enum baton_status (*open)(int size, struct batoni_board **board_p);
+	/* Each rank once; the last one that closes its bootstrap frees the board.  Any thread. */
+	void (*join)(struct batoni_board *board, int rank,
 	             struct batoni_bootstrap *bootstrap);
 };
 

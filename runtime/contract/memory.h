@@ -40,15 +40,15 @@ struct batoni_memory_info {
 };
 
 /*
- * A place: what is kept of an answer of `inspect`, in the six bits that a transfer has for it.
+ * A location: what is kept of an answer of `inspect`, in the six bits that a transfer has for it.
  * The kind, and for memory of a device its number.  0 is memory of the host.
  */
-#define BATONI_PLACE_BITS 6
-/* The last is BATONI_PLACE_LIST. */
-#define BATONI_PLACE_OWNERS ((1 << BATONI_PLACE_BITS) - BATONI_MEMORY_DEVICE - 1)
+#define BATONI_LOCATION_BITS 6
+/* The last is BATONI_LOCATION_LIST. */
+#define BATONI_LOCATION_OWNERS ((1 << BATONI_LOCATION_BITS) - BATONI_MEMORY_DEVICE - 1)
 
 static inline unsigned
-batoni_place_of(const struct batoni_memory_info *memory)
+batoni_location_of(const struct batoni_memory_info *memory)
 {
 	unsigned owner = memory->kind == BATONI_MEMORY_DEVICE
 	                         ? (unsigned)memory->owner
@@ -57,19 +57,19 @@ batoni_place_of(const struct batoni_memory_info *memory)
 	return (unsigned)memory->kind + owner;
 }
 
-/* May the host touch memory at this place?  (Managed memory may be at the device.) */
+/* May the host touch memory at this location?  (Managed memory may be at the device.) */
 static inline bool
-batoni_place_is_host(unsigned place)
+batoni_location_is_host(unsigned location)
 {
-	return place < BATONI_MEMORY_MANAGED;
+	return location < BATONI_MEMORY_MANAGED;
 }
 
 /* The number of the device that owns the memory; -1: none. */
 static inline int
-batoni_place_owner(unsigned place)
+batoni_location_owner(unsigned location)
 {
-	return place < BATONI_MEMORY_DEVICE ? -1
-	                                    : (int)place - BATONI_MEMORY_DEVICE;
+	return location < BATONI_MEMORY_DEVICE ? -1
+	                                       : (int)location - BATONI_MEMORY_DEVICE;
 }
 
 /* A copy under way.  The device owns the content.  The caller may move it. */
@@ -152,7 +152,7 @@ struct batoni_memory_ops {
 	 * may block, but not for what is on a stream.  OK (memory that the device does not
 	 * know is HOST; that more than its allocation is named is noticed where `bytes` of the answer
 	 * says so); INVALID (memory of a device, which ends before these bytes do); UNSUPPORTED (memory of a device that cannot be used, or whose
-	 * number is not below BATONI_PLACE_OWNERS), NOMEM, CUDA: batoni_refuse has said
+	 * number is not below BATONI_LOCATION_OWNERS), NOMEM, CUDA: batoni_refuse has said
 	 * why. */
 	enum baton_status (*inspect)(struct batoni_device *device,
 	                             const void *pointer, size_t bytes,

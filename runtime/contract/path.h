@@ -44,10 +44,10 @@ enum batoni_direction {
 /* Slots are below this. */
 #define BATONI_SLOTS_LIMIT (1u << 24)
 
-/* batoni_transfer.place of a message that is a list of tensors: its buffer is the address of a
+/* batoni_transfer.location of a message that is a list of tensors: its buffer is the address of a
  * struct batoni_tensor_list (tensor_list.h), and its bytes are those of the payload, or of what
- * the receive may take.  No memory has this place. */
-#define BATONI_PLACE_LIST 63u
+ * the receive may take.  No memory has this location. */
+#define BATONI_LOCATION_LIST 63u
 
 /* One end of a message, or one one-sided operation.  Embedded in the engine's operation; the
  * path owns it from issue (enqueue) to its end. */
@@ -85,7 +85,7 @@ struct batoni_transfer {
 			uint32_t direction : 2; /* enum batoni_direction */
 			/* What the buffer is (memory.h), found at the call; 0:
 			 * memory of the host. */
-			uint32_t place : 6;
+			uint32_t location : 6;
 		};
 		/* All, written by one store.  With two stores, a load soon after
 		 * them would stall: no store-to-load forwarding. */
@@ -97,7 +97,7 @@ struct batoni_transfer {
 static inline struct batoni_tensor_list *
 batoni_transfer_list(const struct batoni_transfer *transfer)
 {
-	return __builtin_expect(transfer->place == BATONI_PLACE_LIST, 0)
+	return __builtin_expect(transfer->location == BATONI_LOCATION_LIST, 0)
 	               ? (struct batoni_tensor_list *)transfer->buffer
 	               : NULL;
 }

@@ -55,9 +55,9 @@ struct batoni_tensor_list {
 	 * those that have come. */
 	size_t count;
 	struct batoni_segment *segments;
-	/* What the memory of each segment is, by its index (a transfer's `place`); NULL: all is
+	/* What the memory of each segment is, by its index (a transfer's `location`); NULL: all is
 	 * the host's. */
-	unsigned char *places;
+	unsigned char *locations;
 	size_t payload_bytes;
 	/* The message's header.  Of a receive: what has come, header_max bytes at most. */
 	unsigned char *header;
@@ -96,7 +96,7 @@ enum baton_status batoni_list_meet_plain(struct batoni_tensor_list *list,
 static inline unsigned
 batoni_list_memory(const struct batoni_tensor_list *list, size_t segment)
 {
-	return list->places ? list->places[segment] : 0;
+	return list->locations ? list->locations[segment] : 0;
 }
 
 /* The bytes at the cursor that lie together, `most` at most.  The cursor moves on from a tensor whose

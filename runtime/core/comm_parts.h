@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The parts of a communicator (struct baton_comm, core.h), each with the file whose rules
- * hold for it.  Later rooms keep their own state behind a pointer: the memory of lists
+ * hold for it.  Later folders keep their own state behind a pointer: the memory of lists
  * (ops/tensor_store.c), ranges (diag/nvtx.c), a trace (diag/trace.c).
  */
 #ifndef BATONI_COMM_PARTS_H

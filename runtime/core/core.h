@@ -168,7 +168,7 @@ struct batoni_engine {
 	atomic_uint running; /* streams' threads that run a function now and will
 	                        drive when it has returned (launch.c) */
 	atomic_bool deep;                   /* the engine's thread is in deep sleep */
-	atomic_bool foreign; /* a device's library is loaded: place.c asks it */
+	atomic_bool foreign; /* a device's library is loaded: location.c asks it */
 	_Atomic uint32_t clock_ms;          /* as of the last batoni_tick */
 
 	/* Driver. */
@@ -304,7 +304,7 @@ batoni_is_left_to_us(const struct baton_comm *comm)
 static inline struct batoni_tensor_list *
 batoni_op_list(const struct batoni_op *op)
 {
-	return likely(op->transfer.place != BATONI_PLACE_LIST) ||
+	return likely(op->transfer.location != BATONI_LOCATION_LIST) ||
 	                       !(BATONI_MESSAGES >> op->kind & 1u)
 	               ? NULL
 	               : (struct batoni_tensor_list *)op->transfer.buffer;

@@ -19,7 +19,7 @@ batoni_view_transfer(const struct batoni_op *op, struct batoni_view *view)
 	view->bytes = BATONI_VIEW_LOAD(op->transfer.bytes);
 	view->stream = BATONI_VIEW_LOAD(op->transfer.stream);
 	view->buffer = BATONI_VIEW_LOAD(op->transfer.buffer);
-	view->place = BATONI_VIEW_LOAD(op->transfer.slot_direction);
+	view->slot_direction = BATONI_VIEW_LOAD(op->transfer.slot_direction);
 }
 
 __attribute__((no_sanitize("thread"))) void

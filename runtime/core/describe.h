@@ -14,7 +14,7 @@ struct batoni_view {
 	unsigned kind, state, flags;
 	int peer, tag;
 	size_t bytes;
-	uint32_t place; /* transfer.slot_direction, which has it */
+	uint32_t slot_direction; /* transfer.slot_direction, which has it */
 	baton_stream stream;
 	void *buffer;
 	const struct batoni_op *group_of;

@@ -29,7 +29,7 @@ struct batoni_failed {
 	char which[96]; /* which one of several it was, behind a comma; or "" */
 };
 
-/* Of a kind whose transfers may have more than a buffer: for those alone (BATONI_PLACE_LIST). */
+/* Of a kind whose transfers may have more than a buffer: for those alone (BATONI_LOCATION_LIST). */
 struct batoni_list_kind {
 	/* It is armed: may it be issued?  False: it ends in INVALID. */
 	bool (*may_issue)(const struct batoni_op *op);

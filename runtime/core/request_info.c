@@ -27,10 +27,10 @@ static const struct batoni_sized sized_info = {
 static bool
 is_list(const struct batoni_view *view)
 {
-	const struct batoni_transfer transfer = {.slot_direction = view->place};
+	const struct batoni_transfer transfer = {.slot_direction = view->slot_direction};
 
 	return (BATONI_MESSAGES >> view->kind & 1u) &&
-	       transfer.place == BATONI_PLACE_LIST;
+	       transfer.location == BATONI_LOCATION_LIST;
 }
 
 static enum baton_request_state

@@ -7,7 +7,7 @@
 
 #include "enqueue.h"
 #include "line.h"
-#include "place.h"
+#include "location.h"
 
 /* Does the receive name a peer, or any, and a tag, or any, whose paths are connected and tell what has come? */
 static bool
@@ -40,7 +40,7 @@ enqueue_any(const void *buffer, size_t count, enum baton_datatype type, int peer
 	if (!batoni_is_usual(comm, options) || !request_p || !buffer ||
 	    (unsigned)type >= BATON_DATATYPE_COUNT || count > INT64_MAX / 8 ||
 	    !may_look_for(comm, peer, tag) ||
-	    !batoni_place_is_ours(buffer, count) ||
+	    !batoni_location_is_ours(buffer, count) ||
 	    !(op = batoni_direct_begin(comm, stream)))
 		return false;
 	rank = batoni_line_find(comm, peer, &tag);
@@ -113,7 +113,7 @@ enqueue(enum batoni_op_kind kind, const void *buffer, size_t count,
 	                       options) ||
 	             (path = batoni_message_path(comm, peer)) ==
 	                     BATONI_PATH_NONE ||
-	             !request_p || !batoni_place_is_ours(buffer, count) ||
+	             !request_p || !batoni_location_is_ours(buffer, count) ||
 	             !(op = batoni_direct_begin(comm, stream)))) {
 		BATONI_NOTE_SITE();
 		return enqueue_slowly(kind, buffer, count, type, peer, tag,

@@ -22,7 +22,7 @@
 #include "enqueue.h"
 #include "health.h"
 #include "log.h"
-#include "place.h"
+#include "location.h"
 #include "plan.h"
 #include "queue.h"
 #include "registry.h"
@@ -314,7 +314,7 @@ init_transfer(struct batoni_op *op, const struct batoni_arguments *a, size_t byt
 }
 
 static void
-refuse_place(const char *call, struct baton_comm *comm, enum baton_status status)
+refuse_location(const char *call, struct baton_comm *comm, enum baton_status status)
 {
 	if (status == BATON_ERR_CUDA)
 		batoni_refuse_device(comm, status);
@@ -322,17 +322,17 @@ refuse_place(const char *call, struct baton_comm *comm, enum baton_status status
 }
 
 static enum baton_status
-find_buffer_place(const char *call, struct batoni_op *op)
+find_buffer_location(const char *call, struct batoni_op *op)
 {
-	unsigned place;
+	unsigned location;
 	enum baton_status status =
-		batoni_place_find(op->comm, op->transfer.buffer,
-	                          op->transfer.bytes, &place);
+		batoni_location_find(op->comm, op->transfer.buffer,
+	                             op->transfer.bytes, &location);
 
 	if (likely(status == BATON_OK))
-		op->transfer.place = place & 0x3fu;
+		op->transfer.location = location & 0x3fu;
 	else
-		refuse_place(call, op->comm, status);
+		refuse_location(call, op->comm, status);
 	return status;
 }
 
@@ -488,9 +488,9 @@ enqueue_made(const char *call, struct batoni_op *op,
 
 	if (unlikely(status != BATON_OK))
 		return batoni_refuse_named(call, status);
-	if (bytes > 0 && batoni_place_counts(op->comm) &&
-	    op->transfer.place != BATONI_PLACE_LIST)
-		status = find_buffer_place(call, op);
+	if (bytes > 0 && batoni_location_counts(op->comm) &&
+	    op->transfer.location != BATONI_LOCATION_LIST)
+		status = find_buffer_location(call, op);
 	if (status == BATON_OK)
 		status = choose_path(call, op);
 	if (unlikely(status != BATON_OK))
@@ -596,7 +596,7 @@ batoni_enqueue_list(const char *call, enum batoni_op_kind kind,
 	op = batoni_op_new(comm, kind, a->stream, holders_of(a));
 	if (unlikely(!op))
 		return batoni_refuse_full(call, comm);
-	op->transfer.place = BATONI_PLACE_LIST;
+	op->transfer.location = BATONI_LOCATION_LIST;
 	status = enqueue_made(call, op, a, a->count);
 	return status == BATON_OK ? BATON_OK : batoni_unmake(op, status);
 }

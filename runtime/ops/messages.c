@@ -11,9 +11,9 @@
 static bool
 is_list(const struct batoni_view *view)
 {
-	const struct batoni_transfer transfer = {.slot_direction = view->place};
+	const struct batoni_transfer transfer = {.slot_direction = view->slot_direction};
 
-	return transfer.place == BATONI_PLACE_LIST;
+	return transfer.location == BATONI_LOCATION_LIST;
 }
 
 /* The bytes of a receive of a list say what its memory is worth, which is no message's length. */

@@ -21,7 +21,7 @@
 #include "plan.h"
 
 #include "direct.h"
-#include "place.h"
+#include "location.h"
 
 bool
 batoni_plan_is_direct(const struct baton_plan *plan)
@@ -151,7 +151,7 @@ batoni_launch_directly(struct batoni_op *launch, const struct baton_plan *plan)
 	struct batoni_op *first;
 
 	/* With a device's library in the process, buffers are looked at. */
-	if (!plan->direct || batoni_place_counts(plan->comm) ||
+	if (!plan->direct || batoni_location_counts(plan->comm) ||
 	    !streams_are_fine(plan))
 		return false;
 	first = begin(plan);

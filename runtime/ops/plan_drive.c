@@ -30,7 +30,7 @@ batoni_launch_note_failure(struct batoni_op *launch, uint32_t index,
 	launch->transfer.bytes = transfer->bytes;
 	batoni_set(launch->launched.came, transfer->done_bytes);
 	/* It has no list, unless keep_list says so. */
-	launch->transfer.place = 0;
+	launch->transfer.location = 0;
 	launch->flags &= (uint16_t)~BATONI_FLAG_MET_LIST;
 	batoni_set(launch->transfer.peer, transfer->peer);
 	/* What the completion of such an operation tells. */
@@ -66,7 +66,7 @@ keep_list(struct batoni_op *launch, const struct batoni_op *op,
 		launch->flags |= BATONI_FLAG_MET_LIST;
 	if (!list || lent || !batoni_tensors_keep(status))
 		return;
-	launch->transfer.place = BATONI_PLACE_LIST;
+	launch->transfer.location = BATONI_LOCATION_LIST;
 	launch->transfer.buffer = list;
 	batoni_list_keep(launch, list);
 }

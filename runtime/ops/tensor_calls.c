@@ -3,7 +3,7 @@
  * baton_send_tensors and baton_recv_tensors: checks, and the memory of the descriptions.
  *
  * An operation on a list is a send or receive like any other, whose transfer has, in the
- * place of its buffer, a struct batoni_tensor_list (tensor_list.h).  The call copies all
+ * location of its buffer, a struct batoni_tensor_list (tensor_list.h).  The call copies all
  * that the program has described into it, so nothing is allocated between the call and the end.
  *
  * Owners of a list (its memory is tensor_store.c's): the enqueuing thread until the operation is
@@ -23,7 +23,7 @@
 #include "direct.h"
 #include "enqueue.h"
 #include "log.h"
-#include "place.h"
+#include "location.h"
 #include "plan.h"
 #include "scope.h"
 #include "sized.h"
@@ -60,17 +60,17 @@ refuse_shape(const struct list_call *call, size_t i)
 	return refuse_tensor(call, i, why);
 }
 
-/* What is the memory?  OK, and *place_p is written if it is not memory of the host; what a plain
+/* What is the memory?  OK, and *location_p is written if it is not memory of the host; what a plain
  * call's buffer is refused with. */
 static enum baton_status
-find_place(const struct list_call *call, const void *data, size_t bytes,
-           unsigned *place_p)
+find_location(const struct list_call *call, const void *data, size_t bytes,
+              unsigned *location_p)
 {
 	enum baton_status status;
 
-	if (bytes == 0 || likely(!batoni_place_counts(call->comm)))
+	if (bytes == 0 || likely(!batoni_location_counts(call->comm)))
 		return BATON_OK;
-	status = batoni_place_find(call->comm, data, bytes, place_p);
+	status = batoni_location_find(call->comm, data, bytes, location_p);
 	if (status == BATON_ERR_CUDA)
 		batoni_refuse_device(call->comm, status);
 	return status == BATON_OK ? BATON_OK
@@ -79,14 +79,14 @@ find_place(const struct list_call *call, const void *data, size_t bytes,
 
 /* The same for a tensor of the list. */
 static enum baton_status
-note_place(const struct list_call *call, struct batoni_tensor_list *list,
-           size_t i, const void *data, size_t bytes)
+note_location(const struct list_call *call, struct batoni_tensor_list *list,
+              size_t i, const void *data, size_t bytes)
 {
-	unsigned place = BATONI_MEMORY_HOST;
-	enum baton_status status = find_place(call, data, bytes, &place);
+	unsigned location = BATONI_MEMORY_HOST;
+	enum baton_status status = find_location(call, data, bytes, &location);
 
-	if (unlikely(list->places != NULL))
-		list->places[i] = (unsigned char)place;
+	if (unlikely(list->locations != NULL))
+		list->locations[i] = (unsigned char)location;
 	return status;
 }
 
@@ -116,8 +116,8 @@ fill_sent(const struct list_call *call, struct batoni_tensor_list *list)
 			return refuse_tensor(call, i,
 			                     "its data is NULL; NULL is allowed "
 			                     "without elements only");
-		status = note_place(call, list, i, segment->data,
-		                    segment->bytes);
+		status = note_location(call, list, i, segment->data,
+		                       segment->bytes);
 		if (status != BATON_OK)
 			return status;
 	}
@@ -190,7 +190,7 @@ note_declared(const struct list_call *call, struct batoni_tensor_list *list)
 {
 	unsigned arena = BATONI_MEMORY_HOST;
 	enum baton_status status =
-		find_place(call, list->arena, list->arena_bytes, &arena);
+		find_location(call, list->arena, list->arena_bytes, &arena);
 
 	for (size_t i = 0; i < list->declared_n && status == BATON_OK; i++) {
 		const struct baton_tensor *declared = &list->declared[i];
@@ -198,10 +198,10 @@ note_declared(const struct list_call *call, struct batoni_tensor_list *list)
 
 		if (declared->data) {
 			batoni_tensor_bytes(declared, &bytes);
-			status = note_place(call, list, i, declared->data,
-			                    bytes);
-		} else if (list->places) {
-			list->places[i] = (unsigned char)arena;
+			status = note_location(call, list, i, declared->data,
+			                       bytes);
+		} else if (list->locations) {
+			list->locations[i] = (unsigned char)arena;
 		}
 	}
 	return status;
@@ -229,7 +229,7 @@ fill_declared(const struct list_call *call, struct batoni_tensor_list *list)
 	}
 	if (list->results || list->fewer || sum > INT64_MAX)
 		return BATON_OK;
-	/* What comes can be compared as bytes, and its place is known. */
+	/* What comes can be compared as bytes, and its location is known. */
 	list->count = list->declared_n;
 	list->payload_bytes = (size_t)sum;
 	list->header_bytes = batoni_tensors_encode(tensors, list->count,
@@ -255,7 +255,7 @@ describe_declared(const struct list_call *call, struct batoni_tensor_list *list)
 	if (status == BATON_OK && count > 0)
 		memcpy(list->declared, call->tensors,
 		       count * sizeof(*call->tensors));
-	if (status == BATON_OK && unlikely(batoni_place_counts(call->comm)))
+	if (status == BATON_OK && unlikely(batoni_location_counts(call->comm)))
 		status = note_declared(call, list);
 	return status;
 }
@@ -298,17 +298,17 @@ static enum baton_status
 check_reached(const struct list_call *call, const char *name,
               const void *pointer, size_t bytes)
 {
-	unsigned place = BATONI_MEMORY_HOST;
+	unsigned location = BATONI_MEMORY_HOST;
 	enum baton_status status;
 
 	if (!pointer)
 		return BATON_OK;
 	if (!call->comm->inspects) {
-		if (!batoni_place_is_foreign(pointer))
+		if (!batoni_location_is_foreign(pointer))
 			return BATON_OK;
 	} else {
-		status = find_place(call, pointer, bytes, &place);
-		if (status != BATON_OK || batoni_place_is_host(place))
+		status = find_location(call, pointer, bytes, &location);
+		if (status != BATON_OK || batoni_location_is_host(location))
 			return status;
 	}
 	return batoni_refuse(BATON_ERR_INVALID,
@@ -370,7 +370,7 @@ check_options(struct list_call *call, struct baton_tensors_options *room)
 	status = check_flags(call, options);
 	if (status == BATON_OK)
 		status = check_of_receive(call, options);
-	if (status != BATON_OK || likely(!batoni_place_counts(call->comm)))
+	if (status != BATON_OK || likely(!batoni_location_counts(call->comm)))
 		return status;
 	status = check_reached(call, "input_signal", options->input_signal,
 	                       sizeof(bool));
@@ -466,7 +466,7 @@ enqueue_directly(const struct list_call *call, struct batoni_tensor_list *list,
 	                   kind == BATONI_KIND_SEND ? BATONI_SEND : BATONI_RECV,
 	                   call->stream, batoni_direct_flags(options),
 	                   options ? options->user_data : 0, batoni_thread.site);
-	op->transfer.place = BATONI_PLACE_LIST;
+	op->transfer.location = BATONI_LOCATION_LIST;
 	status = batoni_path_issue(comm->paths[path], &op->transfer);
 	if (status == BATON_OK)
 		batoni_tensors_ended(op, status, false);

@@ -287,7 +287,7 @@ lay_out(struct block *block, size_t count, bool declares, bool inspects)
 		at += align_up(count * sizeof(*list->declared));
 	}
 	if (inspects) {
-		list->places = at;
+		list->locations = at;
 		memset(at, BATONI_MEMORY_HOST, count);
 		at += align_up(count);
 	}

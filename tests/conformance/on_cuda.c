@@ -30,8 +30,8 @@ struct block {
 	size_t bytes; /* 0: there is none of this kind */
 	unsigned parts_n;
 	struct {
-		size_t place, bytes;
-	} parts[PARTS_MAX]; /* by place */
+		size_t offset, bytes;
+	} parts[PARTS_MAX]; /* by offset */
 };
 
 static const struct cudasim *cuda;
@@ -62,27 +62,27 @@ leave(void)
 	MUST(context_pop(&popped));
 }
 
-/* Takes a part of the block; returns its place. */
+/* Takes a part of the block; returns its offset. */
 static size_t
 take_locked(struct block *block, size_t bytes)
 {
-	size_t place = 0;
+	size_t offset = 0;
 	unsigned at = 0;
 
-	while (at < block->parts_n && block->parts[at].place - place < bytes) {
-		place = block->parts[at].place + block->parts[at].bytes;
+	while (at < block->parts_n && block->parts[at].offset - offset < bytes) {
+		offset = block->parts[at].offset + block->parts[at].bytes;
 		at++;
 	}
-	if (block->parts_n == PARTS_MAX || block->bytes - place < bytes) {
+	if (block->parts_n == PARTS_MAX || block->bytes - offset < bytes) {
 		fprintf(stderr, "the test's block of memory is full\n");
 		abort();
 	}
 	memmove(&block->parts[at + 1], &block->parts[at],
 	        (block->parts_n - at) * sizeof(block->parts[0]));
-	block->parts[at].place = place;
+	block->parts[at].offset = offset;
 	block->parts[at].bytes = bytes;
 	block->parts_n++;
-	return place;
+	return offset;
 }
 
 static void *
@@ -124,15 +124,15 @@ static void
 cuda_free(void *memory)
 {
 	struct block *block;
-	size_t place;
+	size_t offset;
 	unsigned at = 0;
 
 	if (!memory)
 		return;
 	block = block_of(memory);
-	place = (size_t)((CUdeviceptr)(uintptr_t)memory - block->base);
+	offset = (size_t)((CUdeviceptr)(uintptr_t)memory - block->base);
 	pthread_mutex_lock(&lock);
-	while (at < block->parts_n && block->parts[at].place != place)
+	while (at < block->parts_n && block->parts[at].offset != offset)
 		at++;
 	if (at == block->parts_n)
 		abort();

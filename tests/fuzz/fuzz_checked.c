@@ -128,19 +128,19 @@ batoni_nccl_lane_of(const struct batoni_nccl *nccl, int source, int target)
 }
 
 bool
-batoni_nccl_reaches(const struct batoni_nccl *nccl, unsigned place)
+batoni_nccl_reaches(const struct batoni_nccl *nccl, unsigned location)
 {
 	(void)nccl;
-	(void)place;
+	(void)location;
 	return true;
 }
 
 enum baton_status
-batoni_nccl_refuse_memory(const struct batoni_nccl *nccl, unsigned place,
+batoni_nccl_refuse_memory(const struct batoni_nccl *nccl, unsigned location,
                           size_t tensor)
 {
 	(void)nccl;
-	(void)place;
+	(void)location;
 	(void)tensor;
 	abort(); /* all memory is reached */
 }
@@ -291,7 +291,7 @@ static const struct batoni_device_ops device_ops = {.marks = &marks};
 /* ---- the lower transport ---- */
 
 static struct batoni_transfer **
-place_of(const struct batoni_transfer *transfer)
+entry_of(const struct batoni_transfer *transfer)
 {
 	CLAIM(transfer->peer >= 0 && transfer->peer < SIZE);
 	CLAIM(transfer->peer != RANK);
@@ -303,20 +303,20 @@ place_of(const struct batoni_transfer *transfer)
 static enum baton_status
 lower_issue(struct batoni_path *of, struct batoni_transfer *transfer)
 {
-	struct batoni_transfer **place = place_of(transfer);
+	struct batoni_transfer **entry = entry_of(transfer);
 	size_t most = BATONI_NCCL_RECORDS * sizeof(struct batoni_nccl_record);
 
 	(void)of;
-	CLAIM(!*place);
+	CLAIM(!*entry);
 	if (transfer->direction == BATONI_RECV)
 		CLAIM(transfer->bytes == most && !world.broken);
 	else
 		CLAIM(transfer->bytes > 0 && transfer->bytes <= most &&
 		      transfer->bytes % (size_t)RECORD_BYTES == 0);
-	*place = transfer;
+	*entry = transfer;
 	if (transfer->direction == BATONI_RECV || !world.sends_end_at_once)
 		return BATON_PENDING;
-	*place = NULL;
+	*entry = NULL;
 	batoni_transfer_moved(transfer, transfer->bytes);
 	return BATON_OK;
 }
@@ -325,13 +325,13 @@ lower_issue(struct batoni_path *of, struct batoni_transfer *transfer)
 static enum baton_status
 lower_take_back(struct batoni_path *of, struct batoni_transfer *transfer)
 {
-	struct batoni_transfer **place = place_of(transfer);
+	struct batoni_transfer **entry = entry_of(transfer);
 
 	(void)of;
-	CLAIM(*place == transfer);
+	CLAIM(*entry == transfer);
 	if (transfer->direction == BATONI_SEND)
 		return BATON_ERR_BUSY;
-	*place = NULL;
+	*entry = NULL;
 	return BATON_ERR_CANCELED;
 }
 
@@ -343,13 +343,13 @@ static const struct batoni_path_ops lower_ops = {
 };
 
 static void
-lower_ends(struct batoni_transfer **place, size_t bytes, enum baton_status status)
+lower_ends(struct batoni_transfer **entry, size_t bytes, enum baton_status status)
 {
-	struct batoni_transfer *transfer = *place;
+	struct batoni_transfer *transfer = *entry;
 
 	if (!transfer)
 		return;
-	*place = NULL;
+	*entry = NULL;
 	batoni_transfer_moved(transfer, bytes);
 	batoni_nccl_checked_done(&world.nccl, transfer, status);
 }
@@ -487,7 +487,7 @@ static void
 fill_plain(struct engine_slot *slot, size_t bytes)
 {
 	slot->transfer.bytes = bytes;
-	slot->transfer.place = BATONI_MEMORY_REGISTERED;
+	slot->transfer.location = BATONI_MEMORY_REGISTERED;
 	slot->memory = calloc(1, bytes ? bytes : 1);
 	slot->transfer.buffer = slot->memory;
 }
@@ -547,7 +547,7 @@ fill_list(struct engine_slot *slot, bool sends, uint8_t which)
 		fill_closed(slot, number);
 	else
 		fill_open(slot, n);
-	slot->transfer.place = BATONI_PLACE_LIST;
+	slot->transfer.location = BATONI_LOCATION_LIST;
 	slot->transfer.buffer = list;
 	slot->transfer.bytes = closed ? list->payload_bytes : ARENA;
 }

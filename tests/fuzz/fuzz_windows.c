@@ -26,7 +26,7 @@
 #include "native_puts.h"
 #include "paths.h"
 #include "registry.h"
-#include "place.h"
+#include "location.h"
 #include "shared.h"
 #include "wake.h"
 
@@ -51,7 +51,7 @@ static struct world {
 	unsigned char signal_path[RANKS];
 	struct batoni_config config;
 	uint64_t now_ns;
-	unsigned place;
+	unsigned location;
 	int listens, shms, blocks;
 	struct batoni_native_window *natives[2]; /* what the library has */
 } world;
@@ -290,18 +290,18 @@ baton_comm_status(const struct baton_comm *comm)
 }
 
 void
-batoni_place_watch(void)
+batoni_location_watch(void)
 {
 }
 
 enum baton_status
-batoni_place_find(struct baton_comm *comm, const void *pointer, size_t bytes,
-                  unsigned *place_p)
+batoni_location_find(struct baton_comm *comm, const void *pointer, size_t bytes,
+                     unsigned *location_p)
 {
 	(void)comm;
 	(void)pointer;
 	(void)bytes;
-	*place_p = world.place;
+	*location_p = world.location;
 	return BATON_OK;
 }
 
@@ -628,10 +628,10 @@ static const struct batoni_native_puts_ops native_ops = {
 static void
 begin(uint8_t kind)
 {
-	static const unsigned places[] = {BATONI_MEMORY_HOST,
-	                                  BATONI_MEMORY_HOST,
-	                                  BATONI_MEMORY_MANAGED,
-	                                  BATONI_MEMORY_DEVICE + GPU};
+	static const unsigned locations[] = {BATONI_MEMORY_HOST,
+	                                     BATONI_MEMORY_HOST,
+	                                     BATONI_MEMORY_MANAGED,
+	                                     BATONI_MEMORY_DEVICE + GPU};
 	static const unsigned forced[] = {0,
 	                                  0,
 	                                  0,
@@ -643,7 +643,7 @@ begin(uint8_t kind)
 	struct batoni_rma *rma = &world.rma;
 
 	memset(&world, 0, sizeof(world));
-	world.place = places[kind % 4];
+	world.location = locations[kind % 4];
 	world.config.window_path = forced[kind >> 5];
 	world.device.number = GPU;
 	world.comm.device = &world.device;

@@ -177,7 +177,7 @@ int model_target(const struct program *program, int rank);
 /* The bytes of tensor i, below step->tensors. */
 size_t model_part(const struct step *step, int i);
 /* Where tensor i lies in an arena, and how many bytes the arena needs for those up to it. */
-size_t model_place(const struct step *step, int i, size_t *needed_p);
+size_t model_offset(const struct step *step, int i, size_t *needed_p);
 /* Byte i of the data of a send or put. */
 unsigned char model_byte(int step, size_t i);
 

@@ -36,16 +36,16 @@ model_part(const struct step *step, int i)
 }
 
 size_t
-model_place(const struct step *step, int i, size_t *needed_p)
+model_offset(const struct step *step, int i, size_t *needed_p)
 {
-	size_t place = 0;
+	size_t offset = 0;
 
 	*needed_p = 0;
 	for (int k = 0; k <= i; k++) {
-		place = (*needed_p + 255) / 256 * 256;
-		*needed_p = place + model_part(step, k);
+		offset = (*needed_p + 255) / 256 * 256;
+		*needed_p = offset + model_part(step, k);
 	}
-	return place;
+	return offset;
 }
 
 bool
@@ -574,7 +574,7 @@ meet(struct model *model, int send, int recv)
 		return;
 	}
 	if (to->tensors > 0 && to->open)
-		model_place(from, from->tensors - 1, &needed);
+		model_offset(from, from->tensors - 1, &needed);
 	if (needed <= to->bytes)
 		end(model, recv, BATON_OK, from->bytes);
 	else

@@ -643,7 +643,7 @@ check_told(struct replay *r, int number, const struct step *sent)
 		if (told->type != BATON_UINT8 || told->rank != 1 ||
 		    told->shape[0] != (int64_t)model_part(sent, i) ||
 		    (unsigned char *)told->data !=
-		            buffer_of(r, number) + model_place(sent, i, &needed))
+		            buffer_of(r, number) + model_offset(sent, i, &needed))
 			return differ(r, "tensor %d of the receive %d is another",
 			              i, number);
 	}
@@ -666,10 +666,10 @@ check_list(struct replay *r, int number)
 		return true;
 	sent = &r->program->steps[op->partner];
 	for (int i = 0; op->status == BATON_OK && i < step->tensors; i++) {
-		size_t place = step->open ? model_place(sent, i, &needed) : at;
+		size_t offset = step->open ? model_offset(sent, i, &needed) : at;
 
 		for (size_t b = 0; b < model_part(sent, i); b++)
-			wanted[place + b] = model_byte(op->partner, at++);
+			wanted[offset + b] = model_byte(op->partner, at++);
 	}
 	for (size_t b = 0; b < BYTES_MAX; b++) {
 		if (r->buffers[number][b] != wanted[b])

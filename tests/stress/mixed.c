@@ -58,12 +58,12 @@ may_fail(const struct rank *rank)
 static void
 open_window(struct rank *rank, int i, uint64_t *draws)
 {
-	enum place place = (enum place)(draw(draws) % PLACES);
+	enum location location = (enum location)(draw(draws) % LOCATIONS);
 	unsigned char *part = NULL;
 	enum baton_status status;
 
-	if (!memory_is_there(place) || rank->nccl)
-		place = rank->nccl ? DEVICE : PAGEABLE;
+	if (!memory_is_there(location) || rank->nccl)
+		location = rank->nccl ? DEVICE : PAGEABLE;
 	if (draw(draws) % 2) {
 		void *ours = NULL;
 
@@ -74,11 +74,11 @@ open_window(struct rank *rank, int i, uint64_t *draws)
 	}
 	rank->parts_ours[i] = part != NULL;
 	if (!part)
-		part = memory_take(place, rank->rank, WINDOW_BYTES);
+		part = memory_take(location, rank->rank, WINDOW_BYTES);
 	if (!part)
-		part = memory_take(place = PAGEABLE, rank->rank, WINDOW_BYTES);
+		part = memory_take(location = PAGEABLE, rank->rank, WINDOW_BYTES);
 	rank->parts[i] = part;
-	rank->part_places[i] = place;
+	rank->part_locations[i] = location;
 	status = baton_window_register(part, WINDOW_BYTES, rank->comm,
 	                               &rank->windows[i]);
 	if (status != BATON_OK && status != BATON_ERR_UNSUPPORTED &&
@@ -95,10 +95,10 @@ hand_init(struct hand *hand, struct rank *rank, int number)
 	hand->rank = rank;
 	hand->number = number;
 	hand->draws = mix(rank->seed, rank->rank, number, 1);
-	hand->plan_place = rank->nccl ? DEVICE : PAGEABLE;
-	hand->plan_memory = memory_take(hand->plan_place, rank->rank,
+	hand->plan_location = rank->nccl ? DEVICE : PAGEABLE;
+	hand->plan_memory = memory_take(hand->plan_location, rank->rank,
 	                                WINDOW_BYTES);
-	memory_write(hand->plan_place, hand->plan_memory, nothing,
+	memory_write(hand->plan_location, hand->plan_memory, nothing,
 	             sizeof(nothing));
 	for (int i = 0; i < STREAMS; i++)
 		if (baton_stream_create(rank->comm, &hand->streams[i]) !=
@@ -326,12 +326,12 @@ close_rank(struct rank *rank, bool aborted)
 }
 
 static void
-end_memory(struct rank *rank, enum place place, unsigned char *memory, bool leaks)
+end_memory(struct rank *rank, enum location location, unsigned char *memory, bool leaks)
 {
 	if (leaks)
-		memory_leave(place, memory);
+		memory_leave(location, memory);
 	else
-		memory_give(place, rank->rank, memory);
+		memory_give(location, rank->rank, memory);
 }
 
 /* All communicators are gone, and NCCL's kernels have been told to end: on a machine that has no time
@@ -377,11 +377,11 @@ rank_end(struct rank *rank)
 	/* Others may put into it until they are gone. */
 	(void)agree(rank, 0, false);
 	for (int i = 0; i < THREADS; i++)
-		end_memory(rank, rank->hands[i].plan_place,
+		end_memory(rank, rank->hands[i].plan_location,
 		           rank->hands[i].plan_memory, leaks);
 	for (int i = 0; i < WINDOWS; i++)
 		if (!rank->parts_ours[i] && rank->parts[i])
-			end_memory(rank, rank->part_places[i], rank->parts[i],
+			end_memory(rank, rank->part_locations[i], rank->parts[i],
 			           leaks);
 	pthread_rwlock_destroy(&rank->queues_lock);
 	pthread_mutex_destroy(&rank->lock);

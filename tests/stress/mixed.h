@@ -85,7 +85,7 @@ void mixed_rank(struct mixed_job *job, uint64_t seed, struct baton_comm *comm);
 
 /* ---- mixed_memory.c ---- */
 
-enum place { PAGEABLE, PINNED, DEVICE, PLACES };
+enum location { PAGEABLE, PINNED, DEVICE, LOCATIONS };
 
 /* Once, for the ranks of this process: load the driver's simulator, if BATON_CUDA_LIBRARY names it.
  * False: it is none. */
@@ -96,17 +96,17 @@ bool memory_is_well(void);
 void memory_fail(uint64_t seed);
 /* Can streams wait for words by themselves, and not in host functions? */
 bool memory_streams_wait(void);
-bool memory_is_there(enum place place);
+bool memory_is_there(enum location location);
 /* A kernel of NCCL's runs, in which lent buffers may be used. */
 bool memory_is_used(void);
 /* For this rank's GPU, up to WINDOW_BYTES; NULL: none is left there. */
-unsigned char *memory_take(enum place place, int rank, size_t bytes);
-void memory_give(enum place place, int rank, unsigned char *memory);
+unsigned char *memory_take(enum location location, int rank, size_t bytes);
+void memory_give(enum location location, int rank, unsigned char *memory);
 /* Somebody may use it for as long as the process lives. */
-void memory_leave(enum place place, unsigned char *memory);
-void memory_write(enum place place, unsigned char *to, const unsigned char *from,
+void memory_leave(enum location location, unsigned char *memory);
+void memory_write(enum location location, unsigned char *to, const unsigned char *from,
                   size_t bytes);
-void memory_read(enum place place, unsigned char *to, const unsigned char *from,
+void memory_read(enum location location, unsigned char *to, const unsigned char *from,
                  size_t bytes);
 
 /* ---- a rank, and its threads ---- */
@@ -140,7 +140,7 @@ struct slot {
 	bool lost_sight;       /* UNSEEN: it was lent when a queue told of it */
 	bool seen;             /* its request has told of an end, in this status: */
 	enum baton_status status;
-	enum place place;
+	enum location location;
 	unsigned char *memory; /* NULL: it needs none */
 	size_t bytes;          /* of it, and GUARD behind them */
 	struct baton_tensor tensors[LIST_MAX];
@@ -157,7 +157,7 @@ struct hand {
 	unsigned uses[SLOTS];
 	struct baton_plan *plan;
 	unsigned char *plan_memory;
-	enum place plan_place;
+	enum location plan_location;
 	_Atomic unsigned functions_run;
 	unsigned functions;
 };
@@ -185,7 +185,7 @@ struct rank {
 	unsigned queue_lives[QUEUES];
 	struct baton_window *windows[WINDOWS];
 	unsigned char *parts[WINDOWS];
-	enum place part_places[WINDOWS];
+	enum location part_locations[WINDOWS];
 	bool parts_ours[WINDOWS]; /* of baton_mem_alloc */
 };
 

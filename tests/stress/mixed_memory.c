@@ -30,7 +30,7 @@ static const struct cudasim *cuda;
 static const struct ncclsim *nccl;
 static int streams_wait = 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct block blocks[PLACES][RANKS_MAX];
+static struct block blocks[LOCATIONS][RANKS_MAX];
 
 static void
 must(CUresult result, const char *call)
@@ -118,9 +118,9 @@ memory_streams_wait(void)
 }
 
 bool
-memory_is_there(enum place place)
+memory_is_there(enum location location)
 {
-	return place == PAGEABLE || cuda;
+	return location == PAGEABLE || cuda;
 }
 
 bool
@@ -130,12 +130,12 @@ memory_is_used(void)
 }
 
 unsigned char *
-memory_take(enum place place, int rank, size_t bytes)
+memory_take(enum location location, int rank, size_t bytes)
 {
-	struct block *block = &blocks[place][rank];
+	struct block *block = &blocks[location][rank];
 	unsigned char *memory = NULL;
 
-	if (place == PAGEABLE) {
+	if (location == PAGEABLE) {
 		memory = malloc(bytes);
 		if (!memory)
 			abort();
@@ -149,11 +149,11 @@ memory_take(enum place place, int rank, size_t bytes)
 }
 
 void
-memory_give(enum place place, int rank, unsigned char *memory)
+memory_give(enum location location, int rank, unsigned char *memory)
 {
-	struct block *block = &blocks[place][rank];
+	struct block *block = &blocks[location][rank];
 
-	if (place == PAGEABLE) {
+	if (location == PAGEABLE) {
 		free(memory);
 		return;
 	}
@@ -164,7 +164,7 @@ memory_give(enum place place, int rank, unsigned char *memory)
 
 /* Found by leak checkers from here. */
 void
-memory_leave(enum place place, unsigned char *memory)
+memory_leave(enum location location, unsigned char *memory)
 {
 	static struct left {
 		struct left *next;
@@ -172,7 +172,7 @@ memory_leave(enum place place, unsigned char *memory)
 	} *all;
 	struct left *left;
 
-	if (place != PAGEABLE || !memory)
+	if (location != PAGEABLE || !memory)
 		return;
 	left = malloc(sizeof(*left));
 	if (!left)
@@ -185,20 +185,20 @@ memory_leave(enum place place, unsigned char *memory)
 }
 
 void
-memory_write(enum place place, unsigned char *to, const unsigned char *from,
+memory_write(enum location location, unsigned char *to, const unsigned char *from,
              size_t bytes)
 {
-	if (place == DEVICE)
+	if (location == DEVICE)
 		cuda->sim_poke((CUdeviceptr)(uintptr_t)to, from, bytes);
 	else
 		memcpy(to, from, bytes);
 }
 
 void
-memory_read(enum place place, unsigned char *to, const unsigned char *from,
+memory_read(enum location location, unsigned char *to, const unsigned char *from,
             size_t bytes)
 {
-	if (place == DEVICE)
+	if (location == DEVICE)
 		cuda->sim_peek(to, (CUdeviceptr)(uintptr_t)from, bytes);
 	else
 		memcpy(to, from, bytes);

@@ -23,7 +23,7 @@ static void
 set_untouched(struct slot *slot)
 {
 	memset(scratch, UNTOUCHED, slot->bytes + GUARD);
-	memory_write(slot->place, slot->memory, scratch, slot->bytes + GUARD);
+	memory_write(slot->location, slot->memory, scratch, slot->bytes + GUARD);
 }
 
 static void
@@ -32,7 +32,7 @@ check_untouched(const struct hand *hand, const struct slot *slot, size_t from,
 {
 	size_t bytes = slot->bytes + GUARD;
 
-	memory_read(slot->place, scratch, slot->memory, bytes);
+	memory_read(slot->location, scratch, slot->memory, bytes);
 	for (size_t i = from; i < bytes; i++)
 		if (scratch[i] != UNTOUCHED)
 			mixed_fail(hand->rank,
@@ -51,7 +51,7 @@ make_message(struct hand *hand, struct slot *slot)
 	fill(scratch, slot->bytes, head[0]);
 	if (slot->bytes >= sizeof(head))
 		memcpy(scratch, head, sizeof(head));
-	memory_write(slot->place, slot->memory, scratch, slot->bytes);
+	memory_write(slot->location, slot->memory, scratch, slot->bytes);
 }
 
 static void
@@ -62,7 +62,7 @@ check_message(const struct hand *hand, const struct slot *slot, size_t bytes)
 	if (bytes > slot->bytes)
 		mixed_fail(hand->rank, "a receive of %zu bytes got %zu",
 		           slot->bytes, bytes);
-	memory_read(slot->place, scratch, slot->memory, bytes);
+	memory_read(slot->location, scratch, slot->memory, bytes);
 	if (bytes < sizeof(head))
 		return;
 	memcpy(head, scratch, sizeof(head));
@@ -71,8 +71,8 @@ check_message(const struct hand *hand, const struct slot *slot, size_t bytes)
 	for (size_t i = sizeof(head); i < bytes; i++)
 		if (scratch[i] != (unsigned char)(head[0] + i * 7 + (i >> 8)))
 			mixed_fail(hand->rank,
-			           "byte %zu of a message of %zu is %u: place %d",
-			           i, bytes, scratch[i], slot->place);
+			           "byte %zu of a message of %zu is %u: location %d",
+			           i, bytes, scratch[i], slot->location);
 }
 
 /* ---- taking ------------------------------------------------------------- */
@@ -82,16 +82,16 @@ static void
 take_memory(struct hand *hand, struct slot *slot, size_t bytes)
 {
 	const struct rank *rank = hand->rank;
-	enum place place = (enum place)(draw(&hand->draws) % PLACES);
+	enum location location = (enum location)(draw(&hand->draws) % LOCATIONS);
 
 	slot->bytes = bytes;
 	slot->memory = NULL;
 	while (!slot->memory) {
-		if (memory_is_there(place) && (place != PAGEABLE || !rank->nccl))
-			slot->memory = memory_take(place, rank->rank,
+		if (memory_is_there(location) && (location != PAGEABLE || !rank->nccl))
+			slot->memory = memory_take(location, rank->rank,
 			                           bytes + GUARD);
-		slot->place = place;
-		place = (enum place)((place + 1) % PLACES);
+		slot->location = location;
+		location = (enum location)((location + 1) % LOCATIONS);
 	}
 }
 
@@ -99,7 +99,7 @@ static void
 give_memory(struct hand *hand, struct slot *slot)
 {
 	if (slot->memory)
-		memory_give(slot->place, hand->rank->rank, slot->memory);
+		memory_give(slot->location, hand->rank->rank, slot->memory);
 	slot->memory = NULL;
 }
 
@@ -500,7 +500,7 @@ slots_end(struct hand *hand, bool leaks)
 			mixed_fail(hand->rank,
 			           "a request outlives its communicator");
 		if (in_use && leaks) {
-			memory_leave(slot->place, slot->memory);
+			memory_leave(slot->location, slot->memory);
 			slot->memory = NULL;
 		} else if (slot->state == WATCHED && slot->memory) {
 			check_untouched(hand, slot, 0,

@@ -197,8 +197,8 @@ meet(struct local_node *node, struct local_node *front)
 	size_t n = min_size(length, to->bytes);
 	enum baton_status status;
 
-	if (__builtin_expect(from->place == BATONI_PLACE_LIST ||
-	                             to->place == BATONI_PLACE_LIST,
+	if (__builtin_expect(from->location == BATONI_LOCATION_LIST ||
+	                             to->location == BATONI_LOCATION_LIST,
 	                     0))
 		return meet_list(node, front);
 	batoni_local_leave(front);

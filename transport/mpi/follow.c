@@ -5,15 +5,15 @@
  * MPI matches receives of one source and tag in the order in which they were started.  So
  * while one of them waits for its message, those behind it wait too.  A receive that is
  * started while many requests are active is therefore not tested if it is behind another:
- * it *follows*.  It gets its place in the array of active requests when the one before it
+ * it *follows*.  It is put into the array of active requests when the one before it
  * has ended.
  *
  * A receive may be finished before the one that it follows only where MPI does not send
  * messages of 2 KiB eagerly, or where the one before it was asked to cancel and is
  * ending.  The former is then seen when the latter has ended.
  *
- * The receives of a queue are linked by their places (a slot and 1; 0 is none), from one
- * that is tested to the last.  The table `lasts` has the last one's place, by a hash of
+ * The receives of a queue are linked by slot + 1 (0: none), from one
+ * that is tested to the last.  The table `lasts` has the last one's link, by a hash of
  * peer and tag.  Each entry serves one queue at a time: where two queues have the same
  * entry, the next receive of either is tested.  That costs one more test and changes
  * nothing else.  An entry is not cleared when its receive ends: follow() compares it with
@@ -27,7 +27,7 @@
 #include "mpi_transport.h"
 
 static uint32_t
-place_of(const struct batoni_transfer *transfer)
+link_of(const struct batoni_transfer *transfer)
 {
 	return (uint32_t)transfer->slot + 1;
 }
@@ -41,13 +41,13 @@ find_last(const struct batoni_mpi *mpi, const struct batoni_transfer *transfer)
 	return &mpi->lasts[batoni_hash_index(key, mpi->lasts_shift)];
 }
 
-/* The receive of this place that waits for its first part, or NULL. */
+/* The receive of this link that waits for its first part, or NULL. */
 static const struct batoni_transfer *
-waiting_in(const struct batoni_mpi *mpi, uint32_t place)
+waiting_in(const struct batoni_mpi *mpi, uint32_t link)
 {
-	uint32_t slot = place - 1, i;
+	uint32_t slot = link - 1, i;
 
-	if (place == 0)
+	if (link == 0)
 		return NULL;
 	i = mpi->positions[slot];
 	if (mpi->followers[slot].transfer)
@@ -67,11 +67,11 @@ batoni_mpi_follow(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	const struct batoni_transfer *last = waiting_in(mpi, *last_p);
 	uint32_t before = *last_p;
 
-	*last_p = place_of(transfer);
+	*last_p = link_of(transfer);
 	if (!last || last->peer != transfer->peer || last->tag != transfer->tag)
 		return false;
 	follower->before = before;
-	mpi->followers[before - 1].next = place_of(transfer);
+	mpi->followers[before - 1].next = link_of(transfer);
 	follower->transfer = transfer;
 	follower->request = mpi->requests[mpi->count];
 	follower->bounce = bounce;
@@ -90,7 +90,7 @@ begin_to_test(struct batoni_mpi *mpi, struct batoni_mpi_follower *follower)
 	mpi->following--;
 }
 
-/* Separate what follows a receive from it: a place, or 0. */
+/* Separate what follows a receive from it: a link, or 0. */
 static uint32_t
 take_next(struct batoni_mpi_follower *receive)
 {
@@ -107,14 +107,14 @@ batoni_mpi_behind(struct batoni_mpi *mpi, const struct batoni_transfer *transfer
 }
 
 void
-batoni_mpi_advance(struct batoni_mpi *mpi, uint32_t place, uint32_t n)
+batoni_mpi_advance(struct batoni_mpi *mpi, uint32_t link, uint32_t n)
 {
-	while (place && n-- > 0) {
+	while (link && n-- > 0) {
 		struct batoni_mpi_follower *follower =
-			&mpi->followers[place - 1];
+			&mpi->followers[link - 1];
 
 		begin_to_test(mpi, follower);
-		place = n > 0 ? take_next(follower) : 0;
+		link = n > 0 ? take_next(follower) : 0;
 	}
 }
 
@@ -134,7 +134,7 @@ batoni_mpi_unfollow(struct batoni_mpi *mpi,
 	if (next)
 		mpi->followers[next - 1].before = follower->before;
 	last_p = find_last(mpi, transfer);
-	if (*last_p == place_of(transfer))
+	if (*last_p == link_of(transfer))
 		*last_p = follower->before;
 	begin_to_test(mpi, follower);
 }

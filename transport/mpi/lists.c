@@ -76,7 +76,7 @@ static_assert(BATONI_TENSORS_HEADER_MAX <= BATONI_MPI_PIECE_BYTES,
 /* What the derived type of one message consists of, while it is made: any of a short list's has
  * as many parts as the list has tensors, at most. */
 struct batoni_mpi_parts {
-	MPI_Aint places[BATON_TENSORS_MAX];
+	MPI_Aint displacements[BATON_TENSORS_MAX];
 	int lengths[BATON_TENSORS_MAX];
 };
 
@@ -331,7 +331,7 @@ note_part(struct batoni_mpi *mpi, size_t i, struct batoni_segment part)
 {
 	struct batoni_mpi_parts *parts = &mpi->buffers->parts;
 
-	MPI_Get_address(part.data, &parts->places[i]);
+	MPI_Get_address(part.data, &parts->displacements[i]);
 	parts->lengths[i] = (int)part.bytes;
 }
 
@@ -345,7 +345,7 @@ post_parts(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	MPI_Datatype type = MPI_DATATYPE_NULL;
 	int code;
 
-	code = MPI_Type_create_hindexed((int)n, parts->lengths, parts->places,
+	code = MPI_Type_create_hindexed((int)n, parts->lengths, parts->displacements,
 	                                MPI_BYTE, &type);
 	if (code == MPI_SUCCESS)
 		code = MPI_Type_commit(&type);

@@ -65,7 +65,7 @@ is_raw(const struct batoni_transfer *transfer)
 {
 	return transfer->bytes <= BATONI_MPI_RAW_MAX &&
 	       !batoni_mpi_is_special(transfer->bytes) &&
-	       transfer->place != BATONI_PLACE_LIST;
+	       transfer->location != BATONI_LOCATION_LIST;
 }
 
 enum baton_status
@@ -407,7 +407,7 @@ batoni_mpi_break_saying(struct batoni_mpi *mpi, const char *call,
 /* What follows the receives among these entries: places, n of them. */
 struct behind {
 	uint32_t n;
-	uint32_t places[WINDOW];
+	uint32_t links[WINDOW];
 };
 
 static __attribute__((noinline)) void
@@ -415,12 +415,12 @@ find_behind(struct batoni_mpi *mpi, const struct batoni_mpi_entry *done,
             int count, struct behind *behind)
 {
 	for (int k = 0; k < count; k++) {
-		uint32_t place = 0;
+		uint32_t link = 0;
 
 		if (done[k].part == BATONI_MPI_FIRST)
-			place = batoni_mpi_behind(mpi, done[k].transfer);
-		if (place)
-			behind->places[behind->n++] = place;
+			link = batoni_mpi_behind(mpi, done[k].transfer);
+		if (link)
+			behind->links[behind->n++] = link;
 	}
 }
 
@@ -433,7 +433,7 @@ advance(struct batoni_mpi *mpi, const struct behind *behind, uint32_t most)
 	if (most > WINDOW / behind->n)
 		most = WINDOW / behind->n;
 	for (uint32_t i = 0; i < behind->n; i++)
-		batoni_mpi_advance(mpi, behind->places[i], most);
+		batoni_mpi_advance(mpi, behind->links[i], most);
 	mpi->advanced = mpi->count - before;
 }
 

@@ -183,7 +183,7 @@ struct batoni_mpi {
 	 * only), and the body. */
 	uint32_t *positions;
 	struct batoni_mpi_body *bodies;
-	/* follow.c's: by slot; how many follow; 2^(64 - lasts_shift) places. */
+	/* follow.c's: by slot; how many follow; 2^(64 - lasts_shift) links. */
 	struct batoni_mpi_follower *followers;
 	uint32_t following;
 	uint32_t advanced; /* the last requests: they followed others until just now */
@@ -457,12 +457,12 @@ void batoni_mpi_list_end(struct batoni_mpi *mpi,
 bool batoni_mpi_follow(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
                        uint32_t bounce);
 /* This receive, which was tested, has a message: separate from it what follows it, and
- * return its place, or 0. */
+ * return its link (slot + 1), or 0. */
 uint32_t batoni_mpi_behind(struct batoni_mpi *mpi,
                            const struct batoni_transfer *transfer);
-/* Track the receive of this place and those that follow it, at most n in all.  The others
+/* Track the receive of this link and those that follow it, at most n in all.  The others
  * follow the last of them.  Place 0: none. */
-void batoni_mpi_advance(struct batoni_mpi *mpi, uint32_t place, uint32_t n);
+void batoni_mpi_advance(struct batoni_mpi *mpi, uint32_t link, uint32_t n);
 /* This receive is to be taken back.  It is tracked from now on, and none follows it. */
 void batoni_mpi_unfollow(struct batoni_mpi *mpi,
                          const struct batoni_transfer *transfer);

@@ -161,7 +161,7 @@ start_copy(struct batoni_mpi *mpi, struct batoni_mpi_copy *copy)
 	enum baton_status status = memory_of(mpi)->copy_start(
 		mpi->device, copy->transfer->buffer,
 		batoni_mpi_bounce(mpi, copy->bounce), copy->transfer->done_bytes,
-		batoni_place_owner(copy->transfer->place), &copy->ticket);
+		batoni_location_owner(copy->transfer->location), &copy->ticket);
 
 	copy->started = status == BATON_OK;
 	return status;
@@ -174,7 +174,7 @@ batoni_mpi_copy_in(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	struct batoni_mpi_copy *copy = &mpi->copies[transfer->slot];
 	size_t at = (size_t)((const unsigned char *)bounce - mpi->bounces);
 
-	if (batoni_place_is_host(transfer->place)) {
+	if (batoni_location_is_host(transfer->location)) {
 		memcpy(transfer->buffer, bounce, transfer->done_bytes);
 		return BATON_OK;
 	}
@@ -254,12 +254,12 @@ batoni_mpi_end_copies(struct batoni_mpi *mpi)
 }
 
 static enum baton_status
-flush(struct batoni_mpi *mpi, unsigned place)
+flush(struct batoni_mpi *mpi, unsigned location)
 {
-	return batoni_place_is_host(place)
+	return batoni_location_is_host(location)
 	               ? BATON_OK
 	               : memory_of(mpi)->library->flush(
-				 mpi->device, batoni_place_owner(place));
+				 mpi->device, batoni_location_owner(location));
 }
 
 /* A device that has several of the tensors is flushed once for those behind each other. */
@@ -270,12 +270,12 @@ flush_list(struct batoni_mpi *mpi, const struct batoni_tensor_list *list)
 	enum baton_status status = BATON_OK;
 
 	for (size_t i = 0; i < list->count && status == BATON_OK; i++) {
-		unsigned place = batoni_list_memory(list, i);
+		unsigned location = batoni_list_memory(list, i);
 
-		if (list->segments[i].bytes == 0 || place == flushed)
+		if (list->segments[i].bytes == 0 || location == flushed)
 			continue;
-		status = flush(mpi, place);
-		flushed = place;
+		status = flush(mpi, location);
+		flushed = location;
 	}
 	return status;
 }
@@ -285,7 +285,7 @@ batoni_mpi_flush(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 {
 	const struct batoni_tensor_list *list = batoni_transfer_list(transfer);
 	enum baton_status status = list ? flush_list(mpi, list)
-	                                : flush(mpi, transfer->place);
+	                                : flush(mpi, transfer->location);
 
 	return status == BATON_OK ? BATON_OK
 	                          : device_failed(mpi, transfer, status);

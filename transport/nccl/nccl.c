@@ -111,23 +111,23 @@ lane_of(const struct batoni_nccl *nccl, const struct batoni_transfer *transfer)
 /* ---- what is refused ---- */
 
 bool
-batoni_nccl_reaches(const struct batoni_nccl *nccl, unsigned place)
+batoni_nccl_reaches(const struct batoni_nccl *nccl, unsigned location)
 {
-	int owner = batoni_place_owner(place);
+	int owner = batoni_location_owner(location);
 
-	return place != BATONI_MEMORY_HOST &&
+	return location != BATONI_MEMORY_HOST &&
 	       (owner < 0 || owner == nccl->device->number);
 }
 
 enum baton_status
-batoni_nccl_refuse_memory(const struct batoni_nccl *nccl, unsigned place,
+batoni_nccl_refuse_memory(const struct batoni_nccl *nccl, unsigned location,
                           size_t tensor)
 {
 	char what[40] = "the buffer";
 
 	if (tensor != BATONI_NCCL_NO_TENSOR)
 		snprintf(what, sizeof(what), "tensor %zu", tensor);
-	if (place == BATONI_MEMORY_HOST)
+	if (location == BATONI_MEMORY_HOST)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "%s is memory of the host that is not "
 		                     "pinned: NCCL reaches memory of the GPU, and "
@@ -136,7 +136,7 @@ batoni_nccl_refuse_memory(const struct batoni_nccl *nccl, unsigned place,
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
 	                     "%s is memory of GPU %d; the communicator is on GPU "
 	                     "%d, and NCCL reaches no other",
-	                     what, batoni_place_owner(place),
+	                     what, batoni_location_owner(location),
 	                     nccl->device->number);
 }
 
@@ -145,9 +145,9 @@ batoni_nccl_check_memory(const struct batoni_nccl *nccl,
                          const struct batoni_transfer *transfer)
 {
 	return transfer->bytes == 0 ||
-	                       batoni_nccl_reaches(nccl, transfer->place)
+	                       batoni_nccl_reaches(nccl, transfer->location)
 	               ? BATON_OK
-	               : batoni_nccl_refuse_memory(nccl, transfer->place,
+	               : batoni_nccl_refuse_memory(nccl, transfer->location,
 	                                           BATONI_NCCL_NO_TENSOR);
 }
 

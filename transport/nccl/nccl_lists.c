@@ -61,12 +61,12 @@ batoni_nccl_payload(const struct batoni_transfer *transfer)
 /* ---- memory ---- */
 
 static enum baton_status
-check_tensor(const struct batoni_nccl *nccl, size_t i, unsigned place,
+check_tensor(const struct batoni_nccl *nccl, size_t i, unsigned location,
              size_t bytes)
 {
-	return bytes == 0 || batoni_nccl_reaches(nccl, place)
+	return bytes == 0 || batoni_nccl_reaches(nccl, location)
 	               ? BATON_OK
-	               : batoni_nccl_refuse_memory(nccl, place, i);
+	               : batoni_nccl_refuse_memory(nccl, location, i);
 }
 
 enum baton_status

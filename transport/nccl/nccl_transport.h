@@ -191,12 +191,12 @@ unsigned batoni_nccl_lane_of(const struct batoni_nccl *nccl, int source,
 void batoni_nccl_poll_lower(struct batoni_nccl *nccl);
 extern const struct batoni_transport_ops batoni_nccl_transport_ops;
 extern const struct batoni_path_ops batoni_nccl_path_ops;
-/* Does NCCL reach memory that is this (a transfer's `place`)? */
-bool batoni_nccl_reaches(const struct batoni_nccl *nccl, unsigned place);
+/* Does NCCL reach memory that is this (a transfer's `location`)? */
+bool batoni_nccl_reaches(const struct batoni_nccl *nccl, unsigned location);
 #define BATONI_NCCL_NO_TENSOR SIZE_MAX
 /* It does not: say so, of a tensor of a list or of the buffer.  UNSUPPORTED. */
 enum baton_status batoni_nccl_refuse_memory(const struct batoni_nccl *nccl,
-                                            unsigned place, size_t tensor);
+                                            unsigned location, size_t tensor);
 /* OK, or UNSUPPORTED: NCCL does not reach the buffer, and batoni_refuse has said why. */
 enum baton_status
 batoni_nccl_check_memory(const struct batoni_nccl *nccl,

@@ -37,7 +37,7 @@
  *
  * Errors break the communicator.  After an abort no call is made; calls that run end with it, and
  * their marks are still asked for, so that a buffer is given back only when it is free.  A mark that
- * the device refuses is tried again, since any later place on the stream is behind the call too;
+ * the device refuses is tried again, since any later point of the stream is behind the call too;
  * after MARK_TRIES the communicator breaks.  So it does when the device cannot tell of a
  * mark.  The call is under way all the same (`lost`), and the put's buffer lent: until the mark
  * is done, or, without one, until the communicator is destroyed.
@@ -387,7 +387,7 @@ typedef ncclResult_t (*call_fn)(struct batoni_nccl *nccl, const void *what);
 
 /* Behind what NCCL has put on the stream. */
 static void
-place_mark(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
+put_mark(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
 {
 	enum baton_status status;
 
@@ -407,7 +407,7 @@ placed(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
 {
 	call->state = BATONI_NCCL_CALL_PLACED;
 	call->refused = 0;
-	place_mark(nccl, call);
+	put_mark(nccl, call);
 	return BATON_PENDING;
 }
 
@@ -481,7 +481,7 @@ ask_call(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
 	if (call->state == BATONI_NCCL_CALL_LAUNCHING)
 		status = ask_launch(nccl, call);
 	if (call->state == BATONI_NCCL_CALL_PLACED)
-		place_mark(nccl, call);
+		put_mark(nccl, call);
 	if (call->state != BATONI_NCCL_CALL_RUNNING)
 		return status;
 	status = nccl->device->ops->marks->mark_done(nccl->device, &call->mark);

@@ -191,7 +191,7 @@ to_copying(struct batoni_list_node *copying)
 static int
 owner_of(const struct stage_token *token)
 {
-	return batoni_place_owner(token->message->transfer->place);
+	return batoni_location_owner(token->message->transfer->location);
 }
 
 /* May it be started together with others? */
@@ -473,7 +473,7 @@ begin_piece(struct batoni_staging *stage, struct stage_message *message,
 {
 	const struct batoni_transfer *transfer = message->transfer;
 	size_t at = (size_t)message->begun * message->piece;
-	char *place;
+	char *begin;
 
 	message->begun++;
 	token->first = at;
@@ -482,10 +482,10 @@ begin_piece(struct batoni_staging *stage, struct stage_message *message,
 		batoni_stage_list_piece(stage, message, token);
 		return;
 	}
-	place = (char *)transfer->buffer + at;
-	token->content = message->host ? (void *)place : token->memory;
+	begin = (char *)transfer->buffer + at;
+	token->content = message->host ? (void *)begin : token->memory;
 	if (transfer->direction == BATONI_RECV) {
-		token->copy.to = place;
+		token->copy.to = begin;
 		batoni_stage_post(stage, &token->part, BATONI_RECV,
 		                  token->content, token->bytes, message->peer,
 		                  stage->body_tag + (int)transfer->slot);
@@ -498,7 +498,7 @@ begin_piece(struct batoni_staging *stage, struct stage_message *message,
 	if (token->ready)
 		batoni_stage_send_ready(stage, message);
 	else
-		batoni_stage_copy(stage, token, token->memory, place,
+		batoni_stage_copy(stage, token, token->memory, begin,
 		                  token->bytes);
 }
 

@@ -54,13 +54,13 @@ skip(const struct batoni_tensor_list *list, struct batoni_list_cursor *cursor,
 
 /* Where these bytes are, if they are in one tensor of the host; else NULL. */
 static void *
-in_one_place(const struct batoni_tensor_list *list,
-             struct batoni_list_cursor cursor, size_t bytes)
+in_one_tensor(const struct batoni_tensor_list *list,
+              struct batoni_list_cursor cursor, size_t bytes)
 {
 	struct batoni_segment part = batoni_cursor_peek(list, &cursor, bytes);
 
 	return bytes > 0 && part.bytes == bytes &&
-	                       batoni_place_is_host(
+	                       batoni_location_is_host(
 				       batoni_list_memory(list, cursor.segment))
 	               ? part.data
 	               : NULL;
@@ -72,7 +72,7 @@ is_hosts(const struct batoni_tensor_list *list)
 {
 	for (size_t i = 0; i < list->count; i++)
 		if (list->segments[i].bytes > 0 &&
-		    !batoni_place_is_host(batoni_list_memory(list, i)))
+		    !batoni_location_is_host(batoni_list_memory(list, i)))
 			return false;
 	return true;
 }
@@ -108,12 +108,12 @@ overlaps(const struct batch *batch, const struct batoni_copy *copy)
  * others. */
 static bool
 add_copy(const struct batoni_staging *stage, const struct stage_token *token,
-         const struct batoni_segment *part, unsigned place,
+         const struct batoni_segment *part, unsigned location,
          struct batch *batch)
 {
 	const struct stage_cursor *cursor = &token->cursor;
 	struct batoni_copy copy = {cursor->at, part->data, part->bytes};
-	int owner = batoni_place_owner(place);
+	int owner = batoni_location_owner(location);
 
 	if (token->direction == RECVS)
 		copy = (struct batoni_copy){part->data, cursor->at, part->bytes};
@@ -148,17 +148,17 @@ collect(const struct batoni_staging *stage, struct stage_token *token,
 	while (cursor->left > 0) {
 		struct batoni_segment part =
 			batoni_cursor_peek(list, &cursor->list, cursor->left);
-		unsigned place =
+		unsigned location =
 			batoni_list_memory(list, cursor->list.segment);
 
 		assert(part.bytes > 0);
-		if (batoni_place_is_host(place)) {
+		if (batoni_location_is_host(location)) {
 			part.bytes = stage_min(part.bytes, *most_p);
 			if (part.bytes == 0)
 				return;
 			copy_by_host(token, &part);
 			*most_p -= part.bytes;
-		} else if (!add_copy(stage, token, &part, place, batch)) {
+		} else if (!add_copy(stage, token, &part, location, batch)) {
 			return;
 		}
 		advance(cursor, part.bytes);
@@ -329,7 +329,7 @@ header_part(const struct stage_message *message, const struct stage_token *token
 
 /* The payload of the next piece, from where the one before ended: in place, or by copies. */
 static void
-place_payload(struct stage_message *message, struct stage_token *token)
+point_to_payload(struct stage_message *message, struct stage_token *token)
 {
 	size_t head = header_part(message, token);
 	void *data = NULL;
@@ -341,7 +341,7 @@ place_payload(struct stage_message *message, struct stage_token *token)
 	};
 	token->content = token->memory;
 	if (head == 0)
-		data = in_one_place(message->list, message->cursor, token->bytes);
+		data = in_one_tensor(message->list, message->cursor, token->bytes);
 	skip(message->list, &message->cursor, token->bytes - head);
 	if (!data)
 		return;
@@ -359,7 +359,7 @@ send_piece(struct batoni_staging *stage, struct stage_message *message,
 
 	if (head > 0)
 		memcpy(token->memory, list->header + sent + token->first, head);
-	place_payload(message, token);
+	point_to_payload(message, token);
 	batoni_list_append(&message->pieces_ready, &token->link);
 	token->ready = token->cursor.left == 0;
 	if (token->ready)
@@ -381,7 +381,7 @@ batoni_stage_list_piece(struct batoni_staging *stage,
 	token->content = token->memory;
 	/* Where the payload goes is not known before the list's header is there. */
 	if (message->rest_left == 0)
-		place_payload(message, token);
+		point_to_payload(message, token);
 	batoni_stage_post(stage, &token->part, BATONI_RECV, token->content,
 	                  token->bytes, message->peer,
 	                  stage->body_tag + (int)message->transfer->slot);

@@ -199,7 +199,7 @@ batoni_stage_offer(struct batoni_staging *stage, struct stage_message *message,
 {
 	const struct batoni_transfer *transfer = message->transfer;
 
-	if (!stage->maps || batoni_place_owner(transfer->place) < 0 ||
+	if (!stage->maps || batoni_location_owner(transfer->location) < 0 ||
 	    message->list || message->length <= stage->config.eager_bytes ||
 	    !is_neighbour(stage, message->peer))
 		return false;
@@ -234,7 +234,7 @@ static bool
 is_own_device(const struct batoni_staging *stage,
               const struct stage_message *message)
 {
-	return batoni_place_owner(message->transfer->place) ==
+	return batoni_location_owner(message->transfer->location) ==
 	       stage->device->number;
 }
 

@@ -55,7 +55,7 @@ begin(struct batoni_staging *stage, struct stage_message *message,
 		.transfer = transfer,
 		.peer = transfer->peer,
 		.lower = path_to(stage, transfer->peer, transfer->tag),
-		.host = batoni_place_is_host(transfer->place),
+		.host = batoni_location_is_host(transfer->location),
 		.list = batoni_transfer_list(transfer),
 	};
 	message->first.transfer.slot = slot & 0xffffff;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state of the one-sided layer of a communicator, which all rooms of window/ share.
+ * The state of the one-sided layer of a communicator, which all folders of window/ share.
  *
  *   base/         this state
  *     link.c        the part of it for a peer that this rank talks to
@@ -71,7 +71,7 @@ struct batoni_wire;    /* message.h */
 struct batoni_mapped;  /* mapped.c */
 struct batoni_barriers; /* barrier.c */
 struct batoni_split_intent; /* split.c */
-struct batoni_split_place;  /* split.c */
+struct batoni_split_rendezvous; /* split.c */
 struct batoni_native_window; /* native_puts.h */
 
 /* One rank's part of a window, as this rank sees it.  Constant once registered. */
@@ -85,7 +85,7 @@ struct batoni_window_peer {
 	struct batoni_mapping *mapping; /* of its device memory, or NULL */
 	const char *why; /* its puts take no faster path; NULL: it is the fastest */
 	bool device; /* memory of a device: the host must not touch it */
-	uint8_t place; /* direct: what it is (memory.h) */
+	uint8_t location; /* direct: what it is (memory.h) */
 };
 
 struct baton_window {
@@ -94,7 +94,7 @@ struct baton_window {
 	uint64_t id;                  /* the same on all ranks */
 	void *base;                   /* this rank's part */
 	size_t bytes;
-	uint8_t place;                /* what the part is (memory.h) */
+	uint8_t location;             /* what the part is (memory.h) */
 	struct batoni_memory *memory; /* contains base; NULL: not of baton_mem_alloc */
 	uint32_t pending;   /* this rank's puts into it, placed and not ended */
 	uint32_t streamed_here; /* of these, into its own part, on streams */
@@ -310,7 +310,7 @@ struct batoni_rma {
 	void *words;   /* of those of native_path.c */
 	/* Of the exchanges of split.c, by rank. */
 	struct batoni_split_intent *intents;
-	struct batoni_split_place *places;
+	struct batoni_split_rendezvous *rendezvous;
 	struct baton_window *buried; /* deregistered after an abort, while the
 	                                transport still had puts of them */
 	char alive_text[80];

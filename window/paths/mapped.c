@@ -158,9 +158,9 @@ leave_to_engine(struct batoni_rma *rma, const struct batoni_transfer *transfer)
 }
 
 static bool
-streams_copy(unsigned place)
+streams_copy(unsigned location)
 {
-	return place == BATONI_MEMORY_REGISTERED || place >= BATONI_MEMORY_DEVICE;
+	return location == BATONI_MEMORY_REGISTERED || location >= BATONI_MEMORY_DEVICE;
 }
 
 /* May a stream carry out this put, whatever else the channel has? */
@@ -176,7 +176,7 @@ is_reached(const struct batoni_rma *rma, const struct batoni_transfer *transfer)
 		return true;
 	part = &put->put.window->peers[transfer->peer];
 	return part->path == BATON_WINDOW_PATH_DIRECT &&
-	       streams_copy(part->place) && streams_copy(transfer->place);
+	       streams_copy(part->location) && streams_copy(transfer->location);
 }
 
 /* Is nothing of the channel in the way on this stream? */

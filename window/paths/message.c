@@ -333,7 +333,7 @@ fault(const struct batoni_rma *rma, const struct batoni_source *source,
 		return "it would leave its window";
 	/* The host must not touch that. */
 	if (header->payload == BATONI_PAYLOAD_INLINE &&
-	    !batoni_place_is_host(window->place))
+	    !batoni_location_is_host(window->location))
 		return "its data is behind its header, and its window is memory of "
 		       "a device";
 	return NULL;
@@ -368,7 +368,7 @@ answer(struct batoni_rma *rma, struct batoni_source *source,
 	if (window)
 		batoni_get_answer(rma, source,
 		                  (const char *)window->base + header->offset,
-		                  (size_t)header->bytes, window->place);
+		                  (size_t)header->bytes, window->location);
 	else
 		batoni_get_answer(rma, source, NULL, 0, 0);
 }
@@ -406,7 +406,7 @@ header_arrived(struct batoni_rma *rma, struct batoni_source *source)
 		source->payload.buffer =
 			why ? NULL : (char *)window->base + header.offset;
 		source->payload.bytes = why ? 0 : (size_t)header.bytes;
-		source->payload.place = why ? 0 : window->place & 0x3fu;
+		source->payload.location = why ? 0 : window->location & 0x3fu;
 		post(rma, source, BATONI_SOURCE_PAYLOAD);
 		return;
 	}

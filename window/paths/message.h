@@ -198,7 +198,7 @@ const char *batoni_get_fault(const struct batoni_header *header,
                              const struct baton_window *window);
 /* Answer it: with these bytes of the window, or with none. */
 void batoni_get_answer(struct batoni_rma *rma, struct batoni_source *source,
-                       const void *from, size_t bytes, unsigned place);
+                       const void *from, size_t bytes, unsigned location);
 /* A message of this wire carries data that the target may not have yet. */
 void batoni_wire_carries(struct batoni_rma *rma, struct batoni_wire *wire);
 /* The target has answered the probe, or never will. */

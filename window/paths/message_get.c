@@ -47,7 +47,7 @@ batoni_get_fault(const struct batoni_header *header,
 
 void
 batoni_get_answer(struct batoni_rma *rma, struct batoni_source *source,
-                  const void *from, size_t bytes, unsigned place)
+                  const void *from, size_t bytes, unsigned location)
 {
 	union { /* a send only reads it */
 		const void *read;
@@ -57,7 +57,7 @@ batoni_get_answer(struct batoni_rma *rma, struct batoni_source *source,
 
 	source->answer.buffer = window.buffer;
 	source->answer.bytes = bytes;
-	source->answer.place = place & 0x3fu;
+	source->answer.location = location & 0x3fu;
 	source->state = BATONI_SOURCE_ANSWER;
 	source->lent = true;
 	source->asked = false;

@@ -151,7 +151,7 @@ fill_payload(struct batoni_lane *lane, bool asks)
 	                                             : BATONI_PART_PAYLOAD);
 	lane->payload.buffer = put->buffer;
 	lane->payload.bytes = put->bytes;
-	lane->payload.place = put->place & 0x3fu;
+	lane->payload.location = put->location & 0x3fu;
 }
 
 static bool

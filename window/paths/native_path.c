@@ -270,10 +270,10 @@ batoni_native_why_not(const struct batoni_rma *rma,
 
 /* Memory of this rank's device, which may be in a window, or pinned, which it copies from. */
 bool
-batoni_native_takes(const struct batoni_rma *rma, unsigned place)
+batoni_native_takes(const struct batoni_rma *rma, unsigned location)
 {
-	return place == BATONI_MEMORY_REGISTERED ||
-	       batoni_place_owner(place) == rma->comm->device->number;
+	return location == BATONI_MEMORY_REGISTERED ||
+	       batoni_location_owner(location) == rma->comm->device->number;
 }
 
 enum baton_status

@@ -15,8 +15,8 @@ void batoni_native_close(struct baton_window *window);
 /* Why the window has no native path; NULL: there is nothing to say. */
 const char *batoni_native_why_not(const struct batoni_rma *rma,
                                   const struct baton_window *window);
-/* May a native put have its source in that place?  Else its data goes by message. */
-bool batoni_native_takes(const struct batoni_rma *rma, unsigned place);
+/* May a native put have its source in that location?  Else its data goes by message. */
+bool batoni_native_takes(const struct batoni_rma *rma, unsigned location);
 /* The driver.  Begin, or move on, the put's data.  OK: all has left, and put.units is what the
  * target has to await; AGAIN: it goes on; CANCELED; ABORTED, NCCL, CUDA. */
 enum baton_status batoni_native_copy(const struct batoni_rma *rma,

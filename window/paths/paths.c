@@ -75,17 +75,17 @@ batoni_part_host(const struct batoni_shm_name *name)
 
 /* What the part is, as far as its rank has told (memory.h). */
 static unsigned
-place_of(const struct batoni_part *part)
+location_of(const struct batoni_part *part)
 {
-	return part->fd <= BATONI_PART_PLACE_FD
-	               ? (unsigned)(BATONI_PART_PLACE_FD - part->fd)
+	return part->fd <= BATONI_PART_LOCATION_FD
+	               ? (unsigned)(BATONI_PART_LOCATION_FD - part->fd)
 	               : BATONI_MEMORY_HOST;
 }
 
 static bool
 is_of_device(const struct batoni_part *part)
 {
-	return !batoni_place_is_host(place_of(part));
+	return !batoni_location_is_host(location_of(part));
 }
 
 bool
@@ -305,7 +305,7 @@ map_device(struct batoni_collective *c, struct baton_window *window,
 		return false;
 	}
 	if (copies_work(c, window, told, to, &stands)) {
-		to->place = (uint8_t)(BATONI_MEMORY_DEVICE + comm->device->number);
+		to->location = (uint8_t)(BATONI_MEMORY_DEVICE + comm->device->number);
 		return true;
 	}
 	if (stands)
@@ -323,7 +323,7 @@ reaches_device(struct batoni_collective *c, struct baton_window *window,
 {
 	const struct baton_comm *comm = c->rma->comm;
 	const struct batoni_memory_ops *memory = comm->device_ops->memory;
-	int owner = batoni_place_owner(place_of(told->part));
+	int owner = batoni_location_owner(location_of(told->part));
 	enum baton_status status;
 	bool stands;
 
@@ -478,7 +478,7 @@ batoni_paths_choose(struct batoni_collective *c, struct baton_window *window)
 		to->device = is_of_device(&parts[i]);
 		/* A device's number is one of the rank's process. */
 		if (batoni_reach(rma, i)->within)
-			to->place = (uint8_t)place_of(&parts[i]);
+			to->location = (uint8_t)location_of(&parts[i]);
 		to->path = choose_path(c, window, &told, to);
 		if (to->path == 0)
 			refuse_forced(c, window, i, to);

@@ -9,8 +9,8 @@
 /* A rank's description of its part, for the first exchange. */
 struct batoni_part {
 	int32_t status; /* why this rank is refused, or OK */
-	int32_t pid, fd; /* of the shared memory around it; fd -1: none; PLACE_FD minus a
-	                  * place: none, and that is what the part is */
+	int32_t pid, fd; /* of the shared memory around it; fd -1: none; LOCATION_FD minus a
+	                  * location: none, and that is what the part is */
 	uint32_t host;   /* of the rank; 0: not known */
 	uint64_t inode, memory_bytes; /* of that memory */
 	uint64_t offset;              /* in it */
@@ -21,7 +21,7 @@ struct batoni_part {
 
 static_assert(sizeof(struct batoni_part) == 64, "so many bytes of each rank");
 
-#define BATONI_PART_PLACE_FD (-2)
+#define BATONI_PART_LOCATION_FD (-2)
 
 /* What this process reaches of a rank's memory; nothing on a transport without peers. */
 const struct batoni_peer *batoni_reach(const struct batoni_rma *rma, int peer);

@@ -166,8 +166,8 @@ static int
 owner_of(const struct batoni_rma *rma, const struct batoni_transfer *transfer,
          const struct batoni_pending *put)
 {
-	int target = batoni_place_owner(part_of_peer(transfer, put)->place);
-	int source = batoni_place_owner(transfer->place);
+	int target = batoni_location_owner(part_of_peer(transfer, put)->location);
+	int source = batoni_location_owner(transfer->location);
 
 	if (source >= 0 && source == rma->comm->device->number)
 		return source;
@@ -177,16 +177,16 @@ owner_of(const struct batoni_rma *rma, const struct batoni_transfer *transfer,
 /* Note what carries the data: a native transport, a device; and whether either side is
  * pageable. */
 BATONI_ALWAYS_INLINE void
-check_places(const struct batoni_rma *rma,
-             const struct batoni_transfer *transfer, struct batoni_pending *put)
+check_locations(const struct batoni_rma *rma,
+                const struct batoni_transfer *transfer, struct batoni_pending *put)
 {
 	const struct batoni_window_peer *part = part_of_peer(transfer, put);
 
 	put->put.native = !is_get(put) && part->path == BATON_WINDOW_PATH_NATIVE &&
-	                  batoni_native_takes(rma, transfer->place);
-	put->put.device = part->device || !batoni_place_is_host(transfer->place);
-	put->put.pageable = transfer->place == BATONI_MEMORY_HOST ||
-	                    part->place == BATONI_MEMORY_HOST;
+	                  batoni_native_takes(rma, transfer->location);
+	put->put.device = part->device || !batoni_location_is_host(transfer->location);
+	put->put.pageable = transfer->location == BATONI_MEMORY_HOST ||
+	                    part->location == BATONI_MEMORY_HOST;
 }
 
 /* The device copies all of it.  OK: it has; AGAIN: it does; CUDA. */
@@ -529,7 +529,7 @@ begin(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 	put->put.bounce = NULL;
 	put->put.lane = NULL;
 	if (has_data(transfer, put))
-		check_places(rma, transfer, put);
+		check_locations(rma, transfer, put);
 }
 
 enum baton_status

@@ -371,12 +371,12 @@ cuda_enqueue(struct batoni_device *device, baton_stream handle,
 		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
 	status = batoni_cuda_stream_use(gpu, handle, &stream);
 	if (status == BATON_OK) {
-		/* Another stream may have taken the place since the check. */
+		/* Another stream may have taken the index since the check. */
 		if (item->flags & BATONI_ITEM_LAUNCH)
 			status = batoni_cuda_worker_start(stream);
 		if (status == BATON_OK)
 			status = batoni_cuda_enqueue(stream, handle, item);
-		/* Else cuda_wait leaves it: its place must stay. */
+		/* Else cuda_wait leaves it: its index must stay. */
 		if (status != BATON_OK || !waits_later)
 			batoni_cuda_stream_leave(stream);
 	}
@@ -522,7 +522,7 @@ cuda_words_free(struct batoni_device *device, _Atomic uint64_t *words)
 
 /* ---- marks --------------------------------------------------------------- */
 
-/* Between enter and leave.  A stream that has no place is not bounded. */
+/* Between enter and leave.  A stream that has no index (cuda_stream.h) is not bounded. */
 static void
 count_mark(struct cuda_gpu *gpu, CUstream handle, struct cuda_event *event,
            uint32_t entries)
@@ -698,7 +698,7 @@ cuda_stream_put(struct batoni_device *device, baton_stream handle,
 		batoni_cuda_stream_leave(stream);
 	}
 	batoni_cuda_leave(gpu, &guard);
-	/* All places are taken: the engine's path says so, if that is so for it too. */
+	/* All indices are taken.  If they are for the engine's own call too, that one says so. */
 	return status == BATON_ERR_AGAIN ? BATON_PENDING : status;
 }
 

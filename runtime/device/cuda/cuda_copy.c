@@ -45,12 +45,12 @@
 
 /* A ticket: where the copies run; the number of the last one, or the event (0: none could be
  * recorded); of a number, when the driver was last asked. */
-enum { TICKET_PLACE, TICKET_END, TICKET_ASKED };
+enum { TICKET_STREAM, TICKET_END, TICKET_ASKED };
 
 /* Where a copy runs: a stream of the GPU that has the memory; and whether its end is a number. */
-struct place {
+struct copy_stream {
 	struct cuda_gpu *gpu;
-	unsigned stream;
+	unsigned index; /* in gpu->copies */
 	bool numbered;
 };
 
@@ -58,46 +58,46 @@ struct place {
 
 /* GPUs are aligned to 64 bytes. */
 static uint64_t
-place_to_word(struct place place)
+stream_to_word(struct copy_stream stream)
 {
-	return (uint64_t)(uintptr_t)place.gpu |
-	       (place.numbered ? NUMBERED : 0) | place.stream;
+	return (uint64_t)(uintptr_t)stream.gpu |
+	       (stream.numbered ? NUMBERED : 0) | stream.index;
 }
 
-static struct place
-place_of_word(uint64_t word)
+static struct copy_stream
+stream_of_word(uint64_t word)
 {
-	return (struct place){
+	return (struct copy_stream){
 		.gpu = (struct cuda_gpu *)(uintptr_t)(word & ~UINT64_C(63)),
-		.stream = (unsigned)word & (NUMBERED - 1),
+		.index = (unsigned)word & (NUMBERED - 1),
 		.numbered = word & NUMBERED,
 	};
 }
 
 /* owner: see copy_start.  `look` has set that GPU up. */
-static struct place
-choose_place(struct cuda_gpu *gpu, const void *to, const void *from, int owner)
+static struct copy_stream
+choose_stream(struct cuda_gpu *gpu, const void *to, const void *from, int owner)
 {
 	struct cuda_gpu *home = gpu;
-	unsigned stream = CUDA_COPIES_OTHER;
+	unsigned index = CUDA_COPIES_OTHER;
 
 	if (batoni_cuda_block_of(gpu, to))
-		stream = CUDA_COPIES_OUT;
+		index = CUDA_COPIES_OUT;
 	else if (batoni_cuda_block_of(gpu, from))
-		stream = CUDA_COPIES_IN;
+		index = CUDA_COPIES_IN;
 	if (owner >= 0 && owner != gpu->number)
 		home = batoni_cuda_gpu_find(owner);
-	return (struct place){.gpu = home ? home : gpu, .stream = stream};
+	return (struct copy_stream){.gpu = home ? home : gpu, .index = index};
 }
 
 /* NULL: the stream writes none. */
 static const _Atomic uint64_t *
-word_of(struct place place)
+word_of(struct copy_stream stream)
 {
 	const _Atomic uint64_t *words = atomic_load_explicit(
-		&place.gpu->copied, memory_order_acquire);
+		&stream.gpu->copied, memory_order_acquire);
 
-	return words ? &words[place.stream * CUDA_LINE_WORDS] : NULL;
+	return words ? &words[stream.index * CUDA_LINE_WORDS] : NULL;
 }
 
 static CUstreamBatchMemOpParams
@@ -114,31 +114,31 @@ write_of(const volatile void *to, uint64_t value)
  * enter and leave of that GPU.  False: the number was not put there; no copy gets it, in case it
  * was, by a call that has failed. */
 static bool
-put_number(struct place place, const CUstreamBatchMemOpParams *first)
+put_number(struct copy_stream stream, const CUstreamBatchMemOpParams *first)
 {
-	const _Atomic uint64_t *word = word_of(place);
-	struct cuda_gpu *gpu = place.gpu;
+	const _Atomic uint64_t *word = word_of(stream);
+	struct cuda_gpu *gpu = stream.gpu;
 	CUstreamBatchMemOpParams writes[2];
 	unsigned n = 0;
 
 	if (first)
 		writes[n++] = *first;
-	writes[n++] = write_of(word, ++gpu->numbers[place.stream]);
+	writes[n++] = write_of(word, ++gpu->numbers[stream.index]);
 	return word &&
-	       gpu->api->stream_memory_ops(gpu->copies[place.stream], n, writes,
+	       gpu->api->stream_memory_ops(gpu->copies[stream.index], n, writes,
 	                                   0) == BATONI_CU_SUCCESS;
 }
 
-/* In the same place.  NULL: no event was recorded. */
+/* On the same stream.  NULL: no event was recorded. */
 static struct cuda_event *
-put_event(struct place place)
+put_event(struct copy_stream stream)
 {
-	struct cuda_gpu *gpu = place.gpu;
+	struct cuda_gpu *gpu = stream.gpu;
 	CUresult result;
 	struct cuda_event *event = batoni_cuda_event_take(gpu, &result);
 
 	if (event && gpu->api->event_record(event->event,
-	                                    gpu->copies[place.stream]) !=
+	                                    gpu->copies[stream.index]) !=
 	                     BATONI_CU_SUCCESS) {
 		batoni_cuda_event_give(gpu, event);
 		event = NULL;
@@ -148,42 +148,42 @@ put_event(struct place place)
 
 /* The number has just been put there. */
 static struct batoni_ticket
-number_ticket(struct place place)
+number_ticket(struct copy_stream stream)
 {
 	struct batoni_ticket ticket = {{0}};
 
-	place.numbered = true;
-	ticket.words[TICKET_PLACE] = place_to_word(place);
-	ticket.words[TICKET_END] = place.gpu->numbers[place.stream];
+	stream.numbered = true;
+	ticket.words[TICKET_STREAM] = stream_to_word(stream);
+	ticket.words[TICKET_END] = stream.gpu->numbers[stream.index];
 	ticket.words[TICKET_ASKED] = batoni_coarse_ns();
 	return ticket;
 }
 
-/* In the same place. */
+/* On the same stream. */
 static struct batoni_ticket
-make_ticket(struct place place)
+make_ticket(struct copy_stream stream)
 {
 	struct batoni_ticket ticket = {{0}};
 
-	if (put_number(place, NULL))
-		return number_ticket(place);
-	ticket.words[TICKET_PLACE] = place_to_word(place);
-	ticket.words[TICKET_END] = (uint64_t)(uintptr_t)put_event(place);
+	if (put_number(stream, NULL))
+		return number_ticket(stream);
+	ticket.words[TICKET_STREAM] = stream_to_word(stream);
+	ticket.words[TICKET_END] = (uint64_t)(uintptr_t)put_event(stream);
 	return ticket;
 }
 
 /* May the stream write the bytes, which are in a block of ours?  owner: see copy_start. */
 static bool
-is_value(struct place place, const struct batoni_copy *copy, int owner)
+is_value(struct copy_stream stream, const struct batoni_copy *copy, int owner)
 {
 	return copy->bytes == sizeof(uint64_t) &&
 	       (uintptr_t)copy->to % sizeof(uint64_t) == 0 &&
-	       place.stream == CUDA_COPIES_IN && owner == place.gpu->number;
+	       stream.index == CUDA_COPIES_IN && owner == stream.gpu->number;
 }
 
 /* Between enter and leave.  False: nothing was started that counts. */
 static bool
-start_value(struct place place, const struct batoni_copy *copy,
+start_value(struct copy_stream stream, const struct batoni_copy *copy,
             struct batoni_ticket *ticket_p)
 {
 	CUstreamBatchMemOpParams write;
@@ -191,30 +191,30 @@ start_value(struct place place, const struct batoni_copy *copy,
 
 	memcpy(&value, copy->from, sizeof(value));
 	write = write_of(copy->to, value);
-	if (!put_number(place, &write))
+	if (!put_number(stream, &write))
 		return false;
-	*ticket_p = number_ticket(place);
+	*ticket_p = number_ticket(stream);
 	return true;
 }
 
 /* Between enter and leave. */
 static CUresult
-start_one(struct place place, const struct batoni_copy *copy)
+start_one(struct copy_stream stream, const struct batoni_copy *copy)
 {
-	const struct cuda_gpu *gpu = place.gpu;
+	const struct cuda_gpu *gpu = stream.gpu;
 
 	return gpu->api->copy((CUdeviceptr)(uintptr_t)copy->to,
 	                      (CUdeviceptr)(uintptr_t)copy->from, copy->bytes,
-	                      gpu->copies[place.stream]);
+	                      gpu->copies[stream.index]);
 }
 
 /* One call for all.  Each has pinned memory on one side and a device's on the other, so there is
  * nothing to say of where they are.  A kernel that fills the GPU must not hold them up. */
 static CUresult
-start_together(struct place place, const struct batoni_copy *copies, size_t n)
+start_together(struct copy_stream stream, const struct batoni_copy *copies, size_t n)
 {
-	const struct batoni_cuda_api *api = place.gpu->api;
-	CUstream stream = place.gpu->copies[place.stream];
+	const struct batoni_cuda_api *api = stream.gpu->api;
+	CUstream handle = stream.gpu->copies[stream.index];
 	CUdeviceptr to[BATONI_COPIES_MAX], from[BATONI_COPIES_MAX];
 	size_t bytes[BATONI_COPIES_MAX], first = 0, wrong = 0;
 	CUmemcpyAttributes all = {
@@ -228,9 +228,9 @@ start_together(struct place place, const struct batoni_copy *copies, size_t n)
 		bytes[i] = copies[i].bytes;
 	}
 	if (api->copies)
-		return api->copies(to, from, bytes, n, &all, &first, 1, stream);
+		return api->copies(to, from, bytes, n, &all, &first, 1, handle);
 	return api->copies_first(to, from, bytes, n, &all, &first, 1, &wrong,
-	                         stream);
+	                         handle);
 }
 
 /* Has the driver the call, and does it take it? */
@@ -253,21 +253,21 @@ note_packed(struct cuda_gpu *gpu, CUresult result)
 }
 
 static CUresult
-start_several(struct place place, const struct batoni_copy *copies, size_t n,
+start_several(struct copy_stream stream, const struct batoni_copy *copies, size_t n,
               size_t *started_p)
 {
 	CUresult result = BATONI_CU_NOT_SUPPORTED;
 
-	if (n > 1 && packs(place.gpu)) {
-		result = start_together(place, copies, n);
-		note_packed(place.gpu, result);
+	if (n > 1 && packs(stream.gpu)) {
+		result = start_together(stream, copies, n);
+		note_packed(stream.gpu, result);
 	}
 	if (result == BATONI_CU_SUCCESS) {
 		*started_p = n;
 		return result;
 	}
 	do
-		result = start_one(place, &copies[*started_p]);
+		result = start_one(stream, &copies[*started_p]);
 	while (result == BATONI_CU_SUCCESS && ++*started_p < n);
 	return result;
 }
@@ -278,8 +278,8 @@ batoni_cuda_copies_start(struct batoni_device *device,
                          struct batoni_ticket *ticket_p, size_t *started_p)
 {
 	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-	struct place place =
-		choose_place(gpu, copies[0].to, copies[0].from, owner);
+	struct copy_stream stream =
+		choose_stream(gpu, copies[0].to, copies[0].from, owner);
 	struct cuda_guard guard;
 	const char *call;
 	CUresult result;
@@ -287,20 +287,20 @@ batoni_cuda_copies_start(struct batoni_device *device,
 	*started_p = 0;
 	do {
 		call = "cuCtxPushCurrent";
-		result = batoni_cuda_enter(place.gpu, &guard);
+		result = batoni_cuda_enter(stream.gpu, &guard);
 		if (result != BATONI_CU_SUCCESS)
 			break;
 		call = "cuMemcpyAsync";
-		if (n == 1 && is_value(place, copies, owner) &&
-		    start_value(place, copies, ticket_p)) {
+		if (n == 1 && is_value(stream, copies, owner) &&
+		    start_value(stream, copies, ticket_p)) {
 			*started_p = 1;
 			continue;
 		}
-		result = start_several(place, copies, n, started_p);
+		result = start_several(stream, copies, n, started_p);
 		if (*started_p > 0)
-			*ticket_p = make_ticket(place);
+			*ticket_p = make_ticket(stream);
 	} while (batoni_cuda_leave_or_retry(
-		place.gpu, &guard,
+		stream.gpu, &guard,
 		*started_p == 0 ? result : BATONI_CU_SUCCESS));
 	return result == BATONI_CU_SUCCESS ? BATON_OK
 	                                   : batoni_cuda_note(gpu, call, result);
@@ -348,71 +348,71 @@ batoni_cuda_copies_query(const struct cuda_gpu *gpu)
 
 /* It is not known whether the copy goes on. */
 static enum baton_status
-fail(struct batoni_device *device, struct place place, const char *call,
+fail(struct batoni_device *device, struct copy_stream stream, const char *call,
      CUresult result)
 {
-	batoni_cuda_fail(place.gpu, call, result);
+	batoni_cuda_fail(stream.gpu, call, result);
 	return batoni_cuda_note(batoni_cuda_gpu(device), call, result);
 }
 
 static bool
-has_ended(struct place place, uint64_t number)
+has_ended(struct copy_stream stream, uint64_t number)
 {
 	/* The stream has written it behind the copy, which is visible then. */
 	uint64_t last =
-		atomic_load_explicit(word_of(place), memory_order_acquire);
+		atomic_load_explicit(word_of(stream), memory_order_acquire);
 
 	return (int64_t)(last - number) >= 0;
 }
 
 static enum baton_status
-test_number(struct batoni_device *device, struct place place,
+test_number(struct batoni_device *device, struct copy_stream stream,
             struct batoni_ticket *ticket)
 {
 	uint64_t now;
 	CUresult result;
 
-	if (has_ended(place, ticket->words[TICKET_END]))
+	if (has_ended(stream, ticket->words[TICKET_END]))
 		return BATON_OK;
 	now = batoni_coarse_ns();
 	if (now - ticket->words[TICKET_ASKED] < ASK_NS &&
-	    !atomic_load(&place.gpu->sick))
+	    !atomic_load(&stream.gpu->sick))
 		return BATON_PENDING;
 	ticket->words[TICKET_ASKED] = now;
-	result = query(place.gpu, place.stream, NULL);
+	result = query(stream.gpu, stream.index, NULL);
 	if (result == BATONI_CU_NOT_READY)
 		return BATON_PENDING;
 	return result == BATONI_CU_SUCCESS
 	               ? BATON_OK
-	               : fail(device, place, "cuStreamQuery", result);
+	               : fail(device, stream, "cuStreamQuery", result);
 }
 
 static enum baton_status
-test_event(struct batoni_device *device, struct place place,
+test_event(struct batoni_device *device, struct copy_stream stream,
            struct cuda_event *event)
 {
-	CUresult result = query(place.gpu, place.stream, event);
+	CUresult result = query(stream.gpu, stream.index, event);
 
 	if (result == BATONI_CU_NOT_READY)
 		return BATON_PENDING;
 	if (result != BATONI_CU_SUCCESS) {
 		if (event)
-			batoni_cuda_event_lose(place.gpu, event);
-		return fail(device, place,
+			batoni_cuda_event_lose(stream.gpu, event);
+		return fail(device, stream,
 		            event ? "cuEventQuery" : "cuStreamQuery", result);
 	}
 	if (event)
-		batoni_cuda_event_give(place.gpu, event);
+		batoni_cuda_event_give(stream.gpu, event);
 	return BATON_OK;
 }
 
 enum baton_status
 batoni_cuda_copy_test(struct batoni_device *device, struct batoni_ticket *ticket)
 {
-	struct place place = place_of_word(ticket->words[TICKET_PLACE]);
+	struct copy_stream stream = stream_of_word(ticket->words[TICKET_STREAM]);
 	uintptr_t end = (uintptr_t)ticket->words[TICKET_END];
 
-	return place.numbered
-	               ? test_number(device, place, ticket)
-	               : test_event(device, place, (struct cuda_event *)end);
+	return stream.numbered
+	               ? test_number(device, stream, ticket)
+	               : test_event(device, stream, (struct cuda_event *)end);
 }

@@ -32,7 +32,7 @@ static struct {
 	enum baton_status status; /* OK: there was no failure */
 	unsigned opens;
 	char why[200];
-} failures[BATONI_PLACE_OWNERS];
+} failures[BATONI_LOCATION_OWNERS];
 
 static void
 begin_setup(CUdevice number)
@@ -472,7 +472,7 @@ warn_of_limits(const struct cuda_gpu *gpu)
 		           gpu->number, gpu->name);
 }
 
-/* Of one GPU: three for each place, one for each stream of copies. */
+/* Of one GPU: three for each index of `streams`, one for each stream of copies. */
 #define WORDS (3 * CUDA_STREAMS_MAX + CUDA_LINE_WORDS * CUDA_COPY_STREAMS)
 
 /* False: it has words already. */
@@ -728,11 +728,11 @@ batoni_cuda_gpu_prepare(const struct cuda_gpu *gpu, CUdevice number)
 	const struct cuda_gpu *other;
 	enum baton_status status;
 
-	if (number < 0 || number >= BATONI_PLACE_OWNERS)
+	if (number < 0 || number >= BATONI_LOCATION_OWNERS)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "memory of CUDA device %d; Baton takes that "
 		                     "of devices 0 to %d",
-		                     number, BATONI_PLACE_OWNERS - 1);
+		                     number, BATONI_LOCATION_OWNERS - 1);
 	if (number == gpu->number)
 		return BATON_OK;
 	other = batoni_cuda_gpu_find(number);

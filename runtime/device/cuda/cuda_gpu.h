@@ -74,7 +74,7 @@ struct cuda_block {
 	struct batoni_list_node link; /* of gpu->blocks, or of gpu->spare */
 	unsigned char *base;
 	size_t bytes;
-	/* Of a block of words: for each place of gpu->streams, the number of the last
+	/* Of a block of words: for each index of gpu->streams, the number of the last
 	 * wait there for one of its words.  NULL for other blocks. */
 	_Atomic uint64_t *last_wait;
 	struct cuda_gpu *gpu;
@@ -118,7 +118,7 @@ struct cuda_gpu {
 	bool copy_queues_set; /* by a variable of their own */
 	bool blocking; /* launches block (CUDA_LAUNCH_BLOCKING) */
 	_Atomic uint32_t foreign;     /* streams that libraries have */
-	/* Pinned words, one for each place of `streams`: the number of the last wait
+	/* Pinned words, one for each index of `streams`: the number of the last wait
 	 * that was passed, how many launched functions have returned, and the number of the
 	 * last put that was passed.  Set under `lock`, by an open. */
 	_Atomic uint64_t *passed, *returned, *stored;

@@ -2,17 +2,17 @@
 /*
  * How an item is put on a CUDA stream.
  *
- *     an operation        host function (trigger)   wait for the word   note that it passed
+ *     an operation        host function (trigger)   wait for the word   write that it passed
  *     a detached one      host function
- *     a join              wait for the word   note that it passed   host function
+ *     a join              wait for the word   write that it passed   host function
  *     a launched function host function (wakes the stream's thread)   wait until the
- *                         function has returned   note
+ *                         function has returned   write
  *
- * The trigger stores and wakes, nothing else.  The wait and the note are one driver call
+ * The trigger stores and wakes, nothing else.  The wait and the write are one driver call
  * (cuStreamBatchMemOp): the stream waits for the engine's word (GEQ), then writes the number
- * of this wait into a word of its place.  So the host knows what streams have passed without
+ * of this wait into a word of the stream's index (cuda_stream.h).  So the host knows what streams have passed without
  * asking the driver and without a handle, which the program may have destroyed: words are
- * used again only when no stream waits for them, and a place when nothing of ours is left.
+ * used again only when no stream waits for them, and an index when nothing of ours is left.
  *
  * Where the device cannot wait for a word, a host function waits: then an operation is one
  * host function.  Streams may then hold each other up, as the driver may run one node
@@ -125,7 +125,7 @@ on_trigger(void *argument)
 	struct cuda_stream *stream = stream_of(item);
 
 	reach(stream, item);
-	/* The place may go to another stream now. */
+	/* The index may go to another stream now. */
 	atomic_fetch_add(&stream->fired, 1);
 }
 
@@ -133,7 +133,7 @@ static void
 note_passed(struct cuda_stream *stream)
 {
 	/* Only the stream itself writes it, one wait after the other. */
-	atomic_fetch_add(&stream->gpu->passed[stream->place], 1);
+	atomic_fetch_add(&stream->gpu->passed[stream->index], 1);
 }
 
 /* What a stream waits for. */
@@ -153,8 +153,8 @@ on_item(void *argument)
 	/* The stream is at this function, so no other one returns meanwhile. */
 	if (item->flags & BATONI_ITEM_LAUNCH)
 		wait = (struct word_wait){
-			&stream->gpu->returned[stream->place],
-			atomic_load(&stream->gpu->returned[stream->place]) + 1};
+			&stream->gpu->returned[stream->index],
+			atomic_load(&stream->gpu->returned[stream->index]) + 1};
 	/* The item is the engine's once it was reached and has nothing to wait for. */
 	if (item->flags & BATONI_ITEM_WAIT_FIRST) {
 		wait_for_word(wait.word, wait.value);
@@ -230,7 +230,7 @@ add_wait(struct batch *batch, const struct cuda_stream *stream,
 	until->address = (CUdeviceptr)(uintptr_t)wait.word;
 	until->value64 = wait.value;
 	until->flags = BATONI_CU_WAIT_GEQ;
-	add_write(batch, &stream->gpu->passed[stream->place], stream->waits);
+	add_write(batch, &stream->gpu->passed[stream->index], stream->waits);
 }
 
 static CUresult
@@ -384,7 +384,7 @@ put_item(struct cuda_stream *stream, CUstream handle,
 	*call_p = "cuLaunchHostFunc";
 	if (launch)
 		wait = (struct word_wait){
-			&stream->gpu->returned[stream->place],
+			&stream->gpu->returned[stream->index],
 			stream->launches + 1};
 	if (!wait.word || (item->flags & BATONI_ITEM_WAITS_LATER))
 		return put_function(stream, handle, on_trigger, item);
@@ -401,7 +401,7 @@ static uint64_t
 waits_left(const struct cuda_stream *stream)
 {
 	return stream->waits -
-	       atomic_load(&stream->gpu->passed[stream->place]);
+	       atomic_load(&stream->gpu->passed[stream->index]);
 }
 
 static uint64_t
@@ -410,7 +410,7 @@ entries_left(const struct cuda_stream *stream)
 	return stream->triggers - atomic_load(&stream->fired) +
 	       PUT_ENTRIES *
 	               (stream->puts -
-	                atomic_load(&stream->gpu->stored[stream->place])) +
+	                atomic_load(&stream->gpu->stored[stream->index])) +
 	       atomic_load(&stream->marked) + waits_left(stream);
 }
 
@@ -657,7 +657,7 @@ insist_on_store(const struct cuda_stream *stream, CUstream handle,
 
 		if (put->word)
 			add_write(&batch, put->word, put->value);
-		add_write(&batch, &stream->gpu->stored[stream->place],
+		add_write(&batch, &stream->gpu->stored[stream->index],
 		          stream->puts + 1);
 		result = put_batch(stream, handle, &batch);
 	}

@@ -23,7 +23,7 @@
  *
  * One call in the usual case.  Refused is only what the driver says is no memory of that GPU; a
  * range that it does not know, or that the address is not in, refuses nothing.  Managed memory is
- * treated so, behind its range alone.  Of pinned memory the host may use what is beside it (place.c).
+ * treated so, behind its range alone.  Of pinned memory the host may use what is beside it (location.c).
  */
 #define PAGE ((CUdeviceptr)65536)
 

@@ -26,7 +26,7 @@ static _Thread_local struct cuda_stream *found_here
 	__attribute__((tls_model("initial-exec")));
 
 /* This thread's, on batoni_cuda_inside: how that was entered; the stream that was begun first (NULL: it
- * has no place), which counts as one use until the end; so many have begun and not ended. */
+ * has no index), which counts as one use until the end; so many have begun and not ended. */
 static _Thread_local struct transaction {
 	struct cuda_guard guard;
 	struct cuda_stream *stream;
@@ -39,7 +39,7 @@ run(struct cuda_stream *stream, struct batoni_stream_item *item)
 {
 	item->reached(item);
 	/* The stream goes on. */
-	atomic_fetch_add(&stream->gpu->returned[stream->place], 1);
+	atomic_fetch_add(&stream->gpu->returned[stream->index], 1);
 	batoni_cuda_released();
 }
 
@@ -119,15 +119,15 @@ batoni_cuda_worker_run(struct cuda_stream *stream,
 	sem_post(&worker->work);
 }
 
-/* ---- places -------------------------------------------------------------- */
+/* ---- indices ------------------------------------------------------------- */
 
 static bool
 has_passed_all(const struct cuda_stream *stream)
 {
 	return atomic_load(&stream->fired) == stream->triggers &&
-	       atomic_load(&stream->gpu->stored[stream->place]) ==
+	       atomic_load(&stream->gpu->stored[stream->index]) ==
 	               stream->puts &&
-	       atomic_load(&stream->gpu->passed[stream->place]) ==
+	       atomic_load(&stream->gpu->passed[stream->index]) ==
 	               stream->waits;
 }
 
@@ -151,8 +151,8 @@ find_locked(struct cuda_gpu *gpu, unsigned long long id)
 {
 	unsigned first = (unsigned)(id % CUDA_STREAMS_MAX), at = first;
 
-	/* A stream may be anywhere behind its first place, as places are given to others
-	 * and back; but the first place that never was used ends the search. */
+	/* A stream may be anywhere behind its first index, as indices are given to others
+	 * and back; but the first index that never was used ends the search. */
 	do {
 		struct cuda_stream *stream = gpu->streams[at];
 
@@ -165,11 +165,11 @@ find_locked(struct cuda_gpu *gpu, unsigned long long id)
 	return NULL;
 }
 
-/* A place for a stream that has none: one that was never used (*at_p), else one that is
+/* An index for a stream that has none: one that was never used (*at_p), else one that is
  * free, whose worker is to be stopped. */
 static struct cuda_stream *
-place_locked(struct cuda_gpu *gpu, unsigned long long id, unsigned *at_p,
-             struct cuda_worker **worker_p)
+take_index_locked(struct cuda_gpu *gpu, unsigned long long id, unsigned *at_p,
+                  struct cuda_worker **worker_p)
 {
 	unsigned first = (unsigned)(id % CUDA_STREAMS_MAX), at = first;
 	struct cuda_stream *found = NULL;
@@ -195,18 +195,18 @@ place_locked(struct cuda_gpu *gpu, unsigned long long id, unsigned *at_p,
 }
 
 static struct cuda_stream *
-make_locked(struct cuda_gpu *gpu, unsigned long long id, unsigned place)
+make_locked(struct cuda_gpu *gpu, unsigned long long id, unsigned index)
 {
 	struct cuda_stream *stream = batoni_alloc(1, sizeof(*stream));
 
 	if (!stream)
 		return NULL;
 	stream->gpu = gpu;
-	stream->place = place;
+	stream->index = index;
 	stream->id = id;
 	pthread_mutex_init(&stream->lock, NULL);
 	batoni_mem_keep(1);
-	gpu->streams[place] = stream;
+	gpu->streams[index] = stream;
 	return stream;
 }
 
@@ -234,7 +234,7 @@ look_up(struct cuda_gpu *gpu, CUstream handle, struct cuda_stream **stream_p)
 	enum baton_status status = BATON_OK;
 	struct cuda_worker *worker = NULL;
 	struct cuda_stream *stream;
-	unsigned place = 0;
+	unsigned index = 0;
 	unsigned long long id = 0;
 	bool is_new;
 	CUresult result = gpu->api->stream_id(handle, &id);
@@ -245,9 +245,9 @@ look_up(struct cuda_gpu *gpu, CUstream handle, struct cuda_stream **stream_p)
 	stream = find_locked(gpu, id);
 	is_new = !stream;
 	if (!stream)
-		stream = place_locked(gpu, id, &place, &worker);
-	if (!stream && place < CUDA_STREAMS_MAX) {
-		stream = make_locked(gpu, id, place);
+		stream = take_index_locked(gpu, id, &index, &worker);
+	if (!stream && index < CUDA_STREAMS_MAX) {
+		stream = make_locked(gpu, id, index);
 		if (!stream)
 			status = BATON_ERR_NOMEM;
 	} else if (!stream) {
@@ -359,7 +359,7 @@ batoni_cuda_begin(struct batoni_device *device, CUstream handle,
 	assert(!batoni_cuda_inside || batoni_cuda_inside == gpu);
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
-	/* A stream that has no place is not bounded. */
+	/* A stream that has no index is not bounded. */
 	if (batoni_cuda_stream_use(gpu, handle, &stream) != BATON_OK)
 		stream = NULL;
 	else if (need->entries + need->puts > 0)
@@ -423,6 +423,6 @@ batoni_cuda_last_wait(const struct cuda_stream *stream,
 	struct cuda_block *block = batoni_cuda_block_of(
 		stream->gpu, (const void *)(uintptr_t)word);
 
-	return block && block->last_wait ? &block->last_wait[stream->place]
+	return block && block->last_wait ? &block->last_wait[stream->index]
 	                                 : NULL;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is kept of a stream on which items of ours are, or were lately.  For the files of the
- * CUDA device only.
+ * What the device keeps of a stream on which items of ours are, or were lately.  For the files of
+ * the CUDA device only.
  *
- * A record is found by the stream's number (cuStreamGetId), since handles are used again and
- * the two default streams have one handle for many streams.  It stays in its place until
- * the stream has passed all that was put on it and another stream needs the place.  The
- * numbers of a place's waits go on growing from stream to stream.
+ * A struct cuda_stream is found by the stream's number (cuStreamGetId), since handles are used again
+ * and the two default streams have one handle for many streams.  It has a fixed index in
+ * gpu->streams.  A stream has an index until it has passed all that was put on it and another
+ * stream needs the index.  The numbers of an index's waits go on growing from stream to stream.
  */
 #ifndef BATONI_CUDA_STREAM_H
 #define BATONI_CUDA_STREAM_H
@@ -19,19 +19,19 @@ struct cuda_worker;
 
 struct cuda_stream {
 	struct cuda_gpu *gpu;
-	unsigned place;       /* in gpu->streams */
-	/* Of the stream that has the place.  Under gpu->lock. */
+	unsigned index;       /* in gpu->streams */
+	/* Of the stream that has the index.  Under gpu->lock. */
 	unsigned long long id;
 	CUstream handle; /* NULL: a default stream's */
 	_Atomic unsigned users; /* threads that enqueue on it now; grows under the lock */
-	/* Set under `lock`; taken away under gpu->lock, while nobody uses the place. */
+	/* Set under `lock`; taken away under gpu->lock, while nobody uses the index. */
 	struct cuda_worker *worker;
 
 	/* Under `lock`, which also makes the driver's calls for one item follow each
 	 * other.  It is held across calls that block when the stream is full; the driver
 	 * of the engine never takes it. */
 	pthread_mutex_t lock;
-	uint64_t waits;    /* so many waits were put on the streams of this place */
+	uint64_t waits;    /* so many waits were put on the streams of this index */
 	uint64_t triggers; /* likewise host functions */
 	uint64_t launches; /* likewise launched functions */
 	/* Host functions that have run. */
@@ -42,15 +42,15 @@ struct cuda_stream {
 	uint64_t follows, follows_passed;
 	uint64_t point, point_follows;
 	/* Entries that marks stand for which nobody has seen done.  While there are any, the
-	 * place is not given away. */
+	 * index is not given away. */
 	_Atomic uint64_t marked;
 	/* Under `lock`.  So many entries were left when it was found full and still; 0: it was not,
 	 * lately. */
 	uint64_t still;
-	uint64_t puts; /* under `lock`: so many were put on the streams of this place */
+	uint64_t puts; /* under `lock`: so many were put on the streams of this index */
 
-	/* gpu->passed[place]: the number of the last wait that was passed.
-	 * gpu->stored[place]: that of the last put that was passed. */
+	/* gpu->passed[index]: the number of the last wait that was passed.
+	 * gpu->stored[index]: that of the last put that was passed. */
 };
 
 /* The handle means another stream for each thread or context. */
@@ -66,7 +66,7 @@ batoni_cuda_is_default(CUstream handle)
 bool batoni_cuda_stream_find(struct cuda_gpu *gpu, CUstream handle);
 
 /* Between enter and leave of the GPU.  Find or make the record, and use it.  OK; AGAIN: all
- * places are taken; NOMEM, CUDA.  batoni_refuse has said why. */
+ * indices are taken; NOMEM, CUDA.  batoni_refuse has said why. */
 enum baton_status batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
                                          struct cuda_stream **stream_p);
 void batoni_cuda_stream_leave(struct cuda_stream *stream);
@@ -85,7 +85,7 @@ void batoni_cuda_commit(struct batoni_device *device);
 bool batoni_cuda_words_in_use(struct cuda_gpu *gpu,
                               const struct cuda_block *block);
 
-/* Where the word's block keeps the number of the last wait of this place; NULL: the word is of
+/* Where the word's block keeps the number of the last wait of this index; NULL: the word is of
  * no communicator on this GPU.  (A join on another GPU's keeps the record that has it.) */
 _Atomic uint64_t *batoni_cuda_last_wait(const struct cuda_stream *stream,
                                         const _Atomic uint64_t *word);

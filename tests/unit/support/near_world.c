@@ -287,7 +287,7 @@ issue_list(struct near_world *world, int rank, uint32_t slot, int peer, int tag,
 	                                      .bytes = list->payload_bytes,
 	                                      .peer = peer,
 	                                      .tag = tag,
-	                                      .place = BATONI_PLACE_LIST,
+	                                      .location = BATONI_LOCATION_LIST,
 	                                      .direction = direction & 3u});
 }
 

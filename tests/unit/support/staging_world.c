@@ -466,7 +466,7 @@ start_list(struct world *world, int rank, uint32_t slot,
 		.bytes = list->payload_bytes,
 		.peer = peer,
 		.tag = tag,
-		.place = BATONI_PLACE_LIST,
+		.location = BATONI_LOCATION_LIST,
 	};
 
 	t.direction = direction;
@@ -489,9 +489,9 @@ start(struct world *world, int rank, uint32_t slot, struct batoni_transfer t,
 	else
 		fake_memory_copy(t.buffer, content, t.bytes);
 	/* As the engine does at the call. */
-	t.place = host             ? BATONI_MEMORY_HOST
-	          : world->managed ? BATONI_MEMORY_MANAGED
-	                           : BATONI_MEMORY_DEVICE;
+	t.location = host             ? BATONI_MEMORY_HOST
+	             : world->managed ? BATONI_MEMORY_MANAGED
+	                              : BATONI_MEMORY_DEVICE;
 	return issue(world, rank, slot, t);
 }
 

@@ -992,12 +992,12 @@ END_TEST
 START_TEST(data_behind_a_header_does_not_go_to_memory_of_a_device)
 {
 	listen_all();
-	ranks[1].window->place = BATONI_MEMORY_DEVICE;
+	ranks[1].window->location = BATONI_MEMORY_DEVICE;
 	forge_header(&good);
 	run();
 	assert_untouched();
 	ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0), 1);
-	ranks[1].window->place = BATONI_MEMORY_REGISTERED;
+	ranks[1].window->location = BATONI_MEMORY_REGISTERED;
 	forge_header(&good);
 	run();
 	ck_assert_uint_eq(count(1, 0, 0, 1), 1);

@@ -112,7 +112,7 @@ static struct {
 	struct batoni_transport_ops ops;
 	struct batoni_exchanging_ops exchanging;
 	int exchanges; /* that are over */
-	struct batoni_room *room; /* of rank 0, as the second one has told */
+	struct batoni_board *board; /* of rank 0, as the second one has told */
 } losing;
 
 static enum baton_status
@@ -125,8 +125,8 @@ lose_the_second(struct batoni_transport *transport, uint64_t what,
 	if (status != BATON_OK || ++losing.exchanges < 2)
 		return status;
 	/* Behind its status. */
-	memcpy(&losing.room, (const char *)all + sizeof(int64_t),
-	       sizeof(struct batoni_room *));
+	memcpy(&losing.board, (const char *)all + sizeof(int64_t),
+	       sizeof(struct batoni_board *));
 	return BATON_ERR_PEER;
 }
 
@@ -170,7 +170,7 @@ START_TEST(a_rank_that_does_not_come_to_the_place_is_not_waited_for)
 	          callers[1].status == BATON_ERR_TIMEOUT);
 	if (losing.exchanges == 2) {
 		/* In its place. */
-		batoni_threads_layer()->join(losing.room, 1, &endpoint);
+		batoni_threads_layer()->join(losing.board, 1, &endpoint);
 		endpoint.ops->close(&endpoint);
 	}
 	destroy_two(callers);

@@ -467,7 +467,7 @@ START_TEST(a_rank_that_is_refused_tells_the_others)
 }
 END_TEST
 
-/* Whichever rank it is, and the rooms of exchanges too. */
+/* Whichever rank it is, and the boards of exchanges too. */
 START_TEST(without_memory_no_rank_has_a_window)
 {
 	unsigned long n = 0;

@@ -3,11 +3,11 @@
  * The bootstrap of ranks that are in one process: threads that meet by an id, or one thread that
  * creates all of them.
  *
- * They share a room with two tables.  Each rank writes its record into the table of the round;
+ * They share a board with two tables.  Each rank writes its record into the table of the round;
  * when all have, each reads it there.  A rank that is one round ahead writes the other
  * table, and no rank is two rounds ahead, since its round needs the records of all.
  *
- * Any thread.  The room's lock is a leaf.
+ * Any thread.  The board's lock is a leaf.
  */
 #include <pthread.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "log.h"
 #include "mem.h"
 
-struct batoni_room {
+struct batoni_board {
 	pthread_mutex_t lock;
 	int size;
 	/* Under the lock. */
@@ -28,7 +28,7 @@ struct batoni_room {
 };
 
 struct endpoint {
-	struct batoni_room *room;
+	struct batoni_board *board;
 	uint64_t round;
 	bool brought; /* of this round */
 };
@@ -42,29 +42,29 @@ endpoint_of(struct batoni_bootstrap *bootstrap)
 }
 
 static enum baton_status
-open_room(int size, struct batoni_room **room_p)
+open_board(int size, struct batoni_board **board_p)
 {
-	struct batoni_room *room = batoni_alloc(1, sizeof(*room));
+	struct batoni_board *board = batoni_alloc(1, sizeof(*board));
 
-	if (!room)
+	if (!board)
 		return BATON_ERR_NOMEM;
-	room->tables = batoni_alloc(2 * (size_t)size, BATONI_RECORD_MAX);
-	if (!room->tables) {
-		batoni_free(room);
+	board->tables = batoni_alloc(2 * (size_t)size, BATONI_RECORD_MAX);
+	if (!board->tables) {
+		batoni_free(board);
 		return BATON_ERR_NOMEM;
 	}
-	pthread_mutex_init(&room->lock, NULL);
-	room->size = room->inside = size;
-	*room_p = room;
+	pthread_mutex_init(&board->lock, NULL);
+	board->size = board->inside = size;
+	*board_p = board;
 	return BATON_OK;
 }
 
 /* Records lie one behind the other, `bytes` apart. */
 static unsigned char *
-table_of(const struct batoni_room *room, uint64_t round)
+table_of(const struct batoni_board *board, uint64_t round)
 {
-	return room->tables +
-	       (round % 2) * (size_t)room->size * BATONI_RECORD_MAX;
+	return board->tables +
+	       (round % 2) * (size_t)board->size * BATONI_RECORD_MAX;
 }
 
 static enum baton_status
@@ -72,19 +72,19 @@ exchange_locked(struct batoni_bootstrap *bootstrap, const void *mine, size_t byt
                 const void **all_p)
 {
 	struct endpoint *endpoint = endpoint_of(bootstrap);
-	struct batoni_room *room = endpoint->room;
-	unsigned char *table = table_of(room, endpoint->round);
+	struct batoni_board *board = endpoint->board;
+	unsigned char *table = table_of(board, endpoint->round);
 
 	if (!endpoint->brought) {
 		memcpy(table + (size_t)bootstrap->rank * bytes, mine, bytes);
 		endpoint->brought = true;
-		if (++room->brought == room->size) {
-			room->brought = 0;
-			room->rounds++;
+		if (++board->brought == board->size) {
+			board->brought = 0;
+			board->rounds++;
 		}
 	}
-	if (room->rounds == endpoint->round)
-		return room->left ? BATON_ERR_PEER : BATON_PENDING;
+	if (board->rounds == endpoint->round)
+		return board->left ? BATON_ERR_PEER : BATON_PENDING;
 	endpoint->round++;
 	endpoint->brought = false;
 	*all_p = table;
@@ -95,12 +95,12 @@ static enum baton_status
 exchange(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
          const void **all_p)
 {
-	struct batoni_room *room = endpoint_of(bootstrap)->room;
+	struct batoni_board *board = endpoint_of(bootstrap)->board;
 	enum baton_status status;
 
-	pthread_mutex_lock(&room->lock);
+	pthread_mutex_lock(&board->lock);
 	status = exchange_locked(bootstrap, mine, bytes, all_p);
-	pthread_mutex_unlock(&room->lock);
+	pthread_mutex_unlock(&board->lock);
 	return status == BATON_ERR_PEER
 	               ? batoni_refuse(status, "another rank has given up")
 	               : status;
@@ -109,18 +109,18 @@ exchange(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
 static void
 leave(struct batoni_bootstrap *bootstrap)
 {
-	struct batoni_room *room = endpoint_of(bootstrap)->room;
+	struct batoni_board *board = endpoint_of(bootstrap)->board;
 	bool last;
 
-	pthread_mutex_lock(&room->lock);
-	room->left = true;
-	last = --room->inside == 0;
-	pthread_mutex_unlock(&room->lock);
+	pthread_mutex_lock(&board->lock);
+	board->left = true;
+	last = --board->inside == 0;
+	pthread_mutex_unlock(&board->lock);
 	if (!last)
 		return;
-	pthread_mutex_destroy(&room->lock);
-	batoni_free(room->tables);
-	batoni_free(room);
+	pthread_mutex_destroy(&board->lock);
+	batoni_free(board->tables);
+	batoni_free(board);
 }
 
 static const struct batoni_bootstrap_ops ops = {
@@ -130,21 +130,21 @@ static const struct batoni_bootstrap_ops ops = {
 };
 
 static void
-join_room(struct batoni_room *room, int rank, struct batoni_bootstrap *bootstrap)
+join_board(struct batoni_board *board, int rank, struct batoni_bootstrap *bootstrap)
 {
 	*bootstrap = (struct batoni_bootstrap){
 		.ops = &ops,
 		.kind = BATONI_BOOTSTRAP_THREADS,
 		.rank = rank,
-		.size = room->size,
-		.within = room->size,
+		.size = board->size,
+		.within = board->size,
 		.before = rank,
 		.strict = true,
 	};
-	endpoint_of(bootstrap)->room = room;
+	endpoint_of(bootstrap)->board = board;
 }
 
 const struct batoni_threads_ops batoni_threads_ops = {
-	.open = open_room,
-	.join = join_room,
+	.open = open_board,
+	.join = join_board,
 };

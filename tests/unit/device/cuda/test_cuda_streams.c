@@ -16,7 +16,7 @@
 #include "mem.h"
 #include "testing.h"
 
-enum { PLACES = 1024 }; /* CUDA_STREAMS_MAX */
+enum { STREAMS_MAX = 1024 }; /* CUDA_STREAMS_MAX */
 
 static void
 open_with(uint32_t requests_max)
@@ -329,7 +329,7 @@ fill_with_records(void)
 	assert_said("as many operations are on the stream");
 }
 
-/* Waiting for what is on the stream needs a place on it too. */
+/* Waiting for what is on the stream needs space on it too. */
 START_TEST(full_stream_is_synchronized)
 {
 	struct synchronizer s = {.status = BATON_PENDING};
@@ -515,13 +515,13 @@ END_TEST
 
 /* ---- many streams --------------------------------------------------------- */
 
-START_TEST(more_streams_than_places_one_after_the_other)
+START_TEST(more_streams_than_indices_one_after_the_other)
 {
 	static _Atomic int number;
 	struct level before = {0};
 
 	cuda_world_open();
-	for (int i = 0; i < 5 * PLACES / 2; i++) {
+	for (int i = 0; i < 5 * STREAMS_MAX / 2; i++) {
 		CUstream s = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
 
 		if (i % 50 == 0) {
@@ -532,41 +532,41 @@ START_TEST(more_streams_than_places_one_after_the_other)
 		send_detached(8, 0, cw.streams[1]);
 		cuda_world_finish(cuda_world_recv(cw.to, 8, 0, s), BATON_OK);
 		cu_ok(cw.sim->stream_destroy(s));
-		if (i == PLACES)
+		if (i == STREAMS_MAX)
 			before = level_now();
 	}
-	ck_assert_int_eq(atomic_load(&number), 5 * PLACES / 2 / 50 + 1);
+	ck_assert_int_eq(atomic_load(&number), 5 * STREAMS_MAX / 2 / 50 + 1);
 	assert_level(&before);
 	cuda_world_end();
 }
 END_TEST
 
-START_TEST(more_streams_than_places_at_a_time_are_refused)
+START_TEST(more_streams_than_indices_at_a_time_are_refused)
 {
-	static CUstream streams[PLACES + 1];
-	static baton_request requests[PLACES + 1];
+	static CUstream streams[STREAMS_MAX + 1];
+	static baton_request requests[STREAMS_MAX + 1];
 
-	open_with(2 * PLACES);
-	for (int i = 0; i <= PLACES; i++) {
+	open_with(2 * STREAMS_MAX);
+	for (int i = 0; i <= STREAMS_MAX; i++) {
 		streams[i] = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
 		cuda_world_hold(streams[i], 0);
 	}
-	for (int i = 0; i < PLACES; i++)
+	for (int i = 0; i < STREAMS_MAX; i++)
 		baton_ok(baton_record(cw.comms[0], streams[i], NULL,
 		                      &requests[i]));
-	ck_assert_int_eq(baton_record(cw.comms[0], streams[PLACES], NULL,
-	                              &requests[PLACES]),
+	ck_assert_int_eq(baton_record(cw.comms[0], streams[STREAMS_MAX], NULL,
+	                              &requests[STREAMS_MAX]),
 	                 BATON_ERR_AGAIN);
 	assert_said("1024 streams");
 	/* Nothing is on that one, for which nobody need wait until another has ended. */
 	baton_ok(baton_stream_synchronize(cw.comms[0], cw.streams[0]));
 	cuda_world_let_go(0);
-	for (int i = 0; i < PLACES; i++)
+	for (int i = 0; i < STREAMS_MAX; i++)
 		cuda_world_finish(requests[i], BATON_OK);
-	baton_ok(baton_record(cw.comms[0], streams[PLACES], NULL,
-	                      &requests[PLACES]));
-	cuda_world_finish(requests[PLACES], BATON_OK);
-	message_on(streams[PLACES], streams[1], 8, 0);
+	baton_ok(baton_record(cw.comms[0], streams[STREAMS_MAX], NULL,
+	                      &requests[STREAMS_MAX]));
+	cuda_world_finish(requests[STREAMS_MAX], BATON_OK);
+	message_on(streams[STREAMS_MAX], streams[1], 8, 0);
 	cuda_world_end();
 }
 END_TEST
@@ -590,7 +590,7 @@ START_TEST(launch_finds_its_thread_though_the_place_was_taken)
 	cuda_world_open();
 	device = batoni_comm_device(cw.comms[0]);
 	baton_ok(device->ops->stream_check(device, cw.streams[0], true));
-	for (int i = 0; i < 2 * PLACES; i++) {
+	for (int i = 0; i < 2 * STREAMS_MAX; i++) {
 		CUstream s = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
 		baton_request request;
 
@@ -607,7 +607,7 @@ END_TEST
 
 static struct {
 	sem_t asked, told, ended;
-	unsigned place; /* where the record of its default stream is to be */
+	unsigned index; /* that its default stream is to have */
 } thread;
 
 /* Has operations on its own default stream. */
@@ -621,7 +621,7 @@ per_thread_main(void *unused)
 	(void)unused;
 	cu_ok(cw.sim->context_push(cw.context));
 	cu_ok(cw.sim->stream_id(own, &id));
-	thread.place = (unsigned)(id % PLACES);
+	thread.index = (unsigned)(id % STREAMS_MAX);
 	sem_post(&thread.told);
 	sem_wait(&thread.asked);
 	baton_ok(baton_record(cw.comms[0], own, NULL, &request));
@@ -644,7 +644,7 @@ START_TEST(a_default_stream_does_not_get_what_was_found_for_another_one)
 	sem_init(&thread.ended, 0, 0);
 	cuda_world_open();
 	gpu = batoni_cuda_gpu(batoni_comm_device(cw.comms[0]));
-	for (int i = 0; i < PLACES; i++) {
+	for (int i = 0; i < STREAMS_MAX; i++) {
 		CUstream s = cuda_world_stream(BATONI_CU_STREAM_NON_BLOCKING);
 
 		baton_ok(baton_record(cw.comms[0], s, NULL, &request));
@@ -653,14 +653,14 @@ START_TEST(a_default_stream_does_not_get_what_was_found_for_another_one)
 	ck_assert_int_eq(pthread_create(&other, NULL, per_thread_main, NULL), 0);
 	sem_wait(&thread.told);
 	baton_ok(baton_stream_query(cw.comms[0],
-	                            gpu->streams[thread.place]->handle));
+	                            gpu->streams[thread.index]->handle));
 	sem_post(&thread.asked);
 	sem_wait(&thread.told);
-	ck_assert_ptr_null(gpu->streams[thread.place]->handle);
-	triggers = gpu->streams[thread.place]->triggers;
+	ck_assert_ptr_null(gpu->streams[thread.index]->handle);
+	triggers = gpu->streams[thread.index]->triggers;
 	baton_ok(baton_record(cw.comms[0], NULL, NULL, &request));
 	cuda_world_finish(request, BATON_OK);
-	ck_assert_uint_eq(gpu->streams[thread.place]->triggers, triggers);
+	ck_assert_uint_eq(gpu->streams[thread.index]->triggers, triggers);
 	sem_post(&thread.ended);
 	pthread_join(other, NULL);
 	cuda_world_end();
@@ -779,8 +779,8 @@ main(void)
 		marks_that_are_dropped_leave_nothing,
 		nothing_grows_over_ten_thousand_operations,
 		nothing_grows_over_a_hundred_communicators,
-		more_streams_than_places_one_after_the_other,
-		more_streams_than_places_at_a_time_are_refused,
+		more_streams_than_indices_one_after_the_other,
+		more_streams_than_indices_at_a_time_are_refused,
 		launch_finds_its_thread_though_the_place_was_taken,
 		a_default_stream_does_not_get_what_was_found_for_another_one,
 		stream_destroyed_under_an_operation_harms_no_other,

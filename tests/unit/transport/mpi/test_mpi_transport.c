@@ -1649,7 +1649,7 @@ issue_list(enum batoni_direction direction, struct batoni_tensor_list *list,
 	op->transfer.tag = tag;
 	op->transfer.slot = world.used++ & 0xffffffu;
 	op->transfer.direction = (unsigned)direction & 3u;
-	op->transfer.place = BATONI_PLACE_LIST;
+	op->transfer.location = BATONI_LOCATION_LIST;
 	op->status = batoni_path_issue(&world.transport->messages, &op->transfer);
 	op->ends = op->status != BATON_PENDING;
 	return op;
@@ -2521,7 +2521,7 @@ post_device(void *buffer, size_t bytes, int tag)
 {
 	struct op *op = post(buffer, bytes, world.peer, tag);
 
-	op->transfer.place = (BATONI_MEMORY_DEVICE + 1) & 0x3fu;
+	op->transfer.location = (BATONI_MEMORY_DEVICE + 1) & 0x3fu;
 	return op;
 }
 

@@ -162,7 +162,7 @@ issue(uint32_t slot, bool sends, struct list *list)
 	};
 	transfer->slot = slot & 0xffffff;
 	transfer->direction = sends ? BATONI_SEND : BATONI_RECV;
-	transfer->place = list ? BATONI_PLACE_LIST : BATONI_MEMORY_DEVICE;
+	transfer->location = list ? BATONI_LOCATION_LIST : BATONI_MEMORY_DEVICE;
 	return batoni_nccl_checked_ops.host_issued->issue(&nccl.base.messages, transfer);
 }
 

@@ -21,7 +21,7 @@ struct end {
 	struct batoni_tensor_list list;
 	struct baton_tensor tensors[MOST];
 	struct batoni_segment segments[MOST];
-	unsigned char places[MOST];
+	unsigned char locations[MOST];
 	unsigned char header[BATONI_TENSORS_FIXED_BYTES + 80 * MOST];
 	unsigned char *arena;
 	size_t arena_bytes;
@@ -87,7 +87,7 @@ new_memory(bool away, size_t bytes)
 }
 
 static unsigned char
-place_of(bool away, int memory)
+location_of(bool away, int memory)
 {
 	return !away              ? BATONI_MEMORY_HOST
 	       : memory == MANAGED ? BATONI_MEMORY_MANAGED
@@ -133,7 +133,7 @@ make_end(struct end *end, int rank, const struct shape *shape, int memory,
 
 	memset(end, 0, sizeof(*end));
 	list->segments = end->segments;
-	list->places = end->places;
+	list->locations = end->locations;
 	list->header = end->header;
 	list->header_max = BATONI_TENSORS_FIXED_BYTES + 80 * shape->n;
 	for (size_t i = 0; i < shape->n; i++) {
@@ -148,7 +148,7 @@ make_end(struct end *end, int rank, const struct shape *shape, int memory,
 			.rank = 1,
 			.shape = {(int64_t)bytes},
 		};
-		end->places[i] = place_of(away, memory);
+		end->locations[i] = location_of(away, memory);
 		if (!send)
 			continue;
 		fill(data, bytes, seed, i);
@@ -196,7 +196,7 @@ make_open(struct end *end, int rank, size_t n, size_t arena_bytes)
 	for (size_t i = 0; i < n; i++) {
 		free_memory(end, end->tensors[i].data);
 		end->tensors[i] = (struct baton_tensor){.rank = -1};
-		end->places[i] = place_of(away, AWAY);
+		end->locations[i] = location_of(away, AWAY);
 	}
 }
 

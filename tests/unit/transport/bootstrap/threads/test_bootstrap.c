@@ -24,11 +24,11 @@ static struct batoni_bootstrap ranks[RANKS];
 static void
 join_all(void)
 {
-	struct batoni_room *room;
+	struct batoni_board *board;
 
-	ck_assert_int_eq(batoni_threads_ops.open(RANKS, &room), BATON_OK);
+	ck_assert_int_eq(batoni_threads_ops.open(RANKS, &board), BATON_OK);
 	for (int i = 0; i < RANKS; i++) {
-		batoni_threads_ops.join(room, i, &ranks[i]);
+		batoni_threads_ops.join(board, i, &ranks[i]);
 		ck_assert_int_eq(ranks[i].rank, i);
 		ck_assert_int_eq(ranks[i].size, RANKS);
 		ck_assert_int_eq(ranks[i].before, i);
@@ -148,21 +148,21 @@ START_TEST(a_round_that_is_complete_is_had_by_all)
 }
 END_TEST
 
-START_TEST(a_room_without_memory_leaves_nothing)
+START_TEST(a_board_without_memory_leaves_nothing)
 {
-	struct batoni_room *room;
+	struct batoni_board *board;
 	unsigned long n;
 
 	for (n = 1;; n++) {
 		batoni_mem_fail_at(n);
-		if (batoni_threads_ops.open(RANKS, &room) == BATON_OK)
+		if (batoni_threads_ops.open(RANKS, &board) == BATON_OK)
 			break;
 		ck_assert_int_eq(batoni_mem_blocks(), 0);
 	}
 	batoni_mem_fail_at(0);
 	ck_assert_uint_eq(n, 3);
 	for (int i = 0; i < RANKS; i++)
-		batoni_threads_ops.join(room, i, &ranks[i]);
+		batoni_threads_ops.join(board, i, &ranks[i]);
 	close_all();
 }
 END_TEST
@@ -198,19 +198,19 @@ assert_impatient(const struct batoni_comm_setup *plan, enum baton_status refused
 {
 	struct batoni_creation *creation = &creations[0];
 	uint64_t limit = batoni_real_ns() + LIMIT_NS;
-	struct batoni_room *room;
+	struct batoni_board *board;
 	enum baton_status got;
 
 	batoni_creation_begin(creation, plan, refused);
-	ck_assert_int_eq(batoni_threads_ops.open(RANKS, &room), BATON_OK);
-	batoni_threads_ops.join(room, 0, &creation->bootstrap);
+	ck_assert_int_eq(batoni_threads_ops.open(RANKS, &board), BATON_OK);
+	batoni_threads_ops.join(board, 0, &creation->bootstrap);
 	creation->bootstrap.patience_ns = 1;
 	while ((got = batoni_creation_step(creation)) == BATON_PENDING)
 		ck_assert_uint_lt(batoni_real_ns(), limit);
 	ck_assert_int_eq(got, status);
 	ck_assert_msg(strstr(creation->why, words), "%s", creation->why);
 	for (int i = 1; i < RANKS; i++) {
-		batoni_threads_ops.join(room, i, &ranks[i]);
+		batoni_threads_ops.join(board, i, &ranks[i]);
 		ranks[i].ops->close(&ranks[i]);
 	}
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
@@ -233,14 +233,14 @@ START_TEST(ranks_that_fail_alike_have_the_same_sentence)
 {
 	enum baton_status statuses[RANKS];
 	struct batoni_comm_setup plan;
-	struct batoni_room *room;
+	struct batoni_board *board;
 
 	ck_assert_int_eq(batoni_comm_setup(NULL, &plan), BATON_OK);
 	plan.contexts_max = 1 << 21; /* more slots than there can be */
-	ck_assert_int_eq(batoni_threads_ops.open(RANKS, &room), BATON_OK);
+	ck_assert_int_eq(batoni_threads_ops.open(RANKS, &board), BATON_OK);
 	for (int i = 0; i < RANKS; i++) {
 		batoni_creation_begin(&creations[i], &plan, BATON_OK);
-		batoni_threads_ops.join(room, i, &creations[i].bootstrap);
+		batoni_threads_ops.join(board, i, &creations[i].bootstrap);
 	}
 	step_all(statuses);
 	for (int i = 0; i < RANKS; i++) {
@@ -438,7 +438,7 @@ main(void)
 		records_stay_while_another_rank_is_a_round_ahead,
 		a_rank_that_closes_ends_the_wait_of_the_others,
 		a_round_that_is_complete_is_had_by_all,
-		a_room_without_memory_leaves_nothing,
+		a_board_without_memory_leaves_nothing,
 		ranks_that_fail_alike_have_the_same_sentence,
 		a_rank_that_ends_while_a_native_transport_is_opened_is_named,
 		a_rank_that_is_refused_says_why_though_nobody_comes,

@@ -9,7 +9,7 @@
  * buffer ask the library.  A creation of a communicator and a registration of a
  * window check whether it is loaded; they never load it, and once found it stays.
  */
-#include "place.h"
+#include "location.h"
 
 #include "log.h"
 #include "registry.h"
@@ -18,7 +18,7 @@
 static _Atomic(const struct batoni_device_ops *) foreign;
 
 void
-batoni_place_watch(void)
+batoni_location_watch(void)
 {
 	const struct batoni_device_ops *device;
 
@@ -44,7 +44,7 @@ find_owner(const void *pointer)
 }
 
 bool
-batoni_place_is_foreign(const void *pointer)
+batoni_location_is_foreign(const void *pointer)
 {
 	return find_owner(pointer) >= 0;
 }
@@ -78,13 +78,13 @@ is_within(const struct batoni_memory_info *memory, const char *pointer,
 }
 
 enum baton_status
-batoni_place_find(struct baton_comm *comm, const void *pointer, size_t bytes,
-                  unsigned *place_p)
+batoni_location_find(struct baton_comm *comm, const void *pointer, size_t bytes,
+                     unsigned *location_p)
 {
 	struct batoni_memory_info memory;
 	enum baton_status status;
 
-	*place_p = BATONI_MEMORY_HOST;
+	*location_p = BATONI_MEMORY_HOST;
 	if (!comm->inspects)
 		return check_foreign(pointer);
 	status = comm->device_ops->memory->inspect(comm->device, pointer, bytes,
@@ -93,6 +93,6 @@ batoni_place_find(struct baton_comm *comm, const void *pointer, size_t bytes,
 		return status;
 	if (memory.kind != BATONI_MEMORY_REGISTERED ||
 	    is_within(&memory, pointer, bytes))
-		*place_p = batoni_place_of(&memory);
+		*location_p = batoni_location_of(&memory);
 	return BATON_OK;
 }
