@@ -92,7 +92,7 @@ baton_barrier(struct baton_comm *comm, baton_stream stream,
 	                                memory_order_relaxed) &&
 	           enter_directly(comm, stream, options, request_p) == BATON_OK))
 		return BATON_OK;
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	status = batoni_check_target("baton_barrier", comm, stream, false);
 	if (status == BATON_OK)
 		status = check_layer(comm);

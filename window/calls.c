@@ -268,7 +268,7 @@ baton_wait_signal(size_t desc_count, const struct baton_wait_signal_desc *descs,
 	           wait_directly(descs, comm, stream, options, request_p) ==
 	                   BATON_OK))
 		return BATON_OK;
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	status = batoni_check_target("baton_wait_signal", comm, stream, false);
 	if (status == BATON_OK)
 		status = batoni_check_layer("baton_wait_signal", comm);

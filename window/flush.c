@@ -317,6 +317,6 @@ baton_flush(int peer, unsigned flags, struct baton_comm *comm,
 	           flush_directly(peer, comm, stream, options, request_p) ==
 	                   BATON_OK))
 		return BATON_OK;
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	return flush_slowly(flags, &a, comm);
 }

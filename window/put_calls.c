@@ -388,7 +388,7 @@ enqueue_put_or_get(enum batoni_op_kind kind, struct batoni_arguments *a,
 	                        a->count * batoni_datatype_sizes[a->type], more,
 	                        comm) == BATON_OK))
 		return BATON_OK;
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	return put_slowly(kind, a, more, signals, flags, comm);
 }
 
@@ -555,7 +555,7 @@ atomic(struct batoni_arguments *a, const struct put_more *more, unsigned flags,
 	                        a->count * sizeof(uint64_t), more, comm) ==
 	                   BATON_OK))
 		return BATON_OK;
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	return atomic_slowly(a, more, flags, comm);
 }
 
@@ -654,7 +654,7 @@ baton_signal(int peer, int signal_index, int context, unsigned flags,
 
 	if (likely(signal_directly(&a, &more, flags, comm)))
 		return BATON_OK;
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	return enqueue_signal(&a, &more, flags, comm, false);
 }
 
@@ -673,6 +673,6 @@ baton_signal_add(int peer, int signal_index, int context, uint32_t units,
 
 	if (likely(units > 0 && signal_directly(&a, &more, flags, comm)))
 		return BATON_OK;
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	return enqueue_signal(&a, &more, flags, comm, units == 0);
 }

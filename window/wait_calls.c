@@ -140,7 +140,7 @@ baton_wait_signal_any(size_t desc_count,
 	struct baton_op_options room;
 	enum baton_status status = batoni_check_target(call, comm, stream, false);
 
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	if (status == BATON_OK)
 		status = batoni_check_layer(call, comm);
 	if (status == BATON_OK)
@@ -175,7 +175,7 @@ baton_wait_signal_count(int peer, int signal_index, int context, uint64_t value,
 	struct baton_op_options room;
 	enum baton_status status = batoni_check_target(call, comm, stream, false);
 
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	if (status == BATON_OK)
 		status = batoni_check_layer(call, comm);
 	if (status == BATON_OK)

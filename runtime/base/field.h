@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fields of a record that a host may read while the record is used again
+ * Fields of a struct that a host may read while the struct is used again
  * (runtime/core/op.h, "Readers").  Writers and such readers go through these; they are
- * plain moves.  Whoever holds the record may read them plainly.
+ * plain moves.  Whoever holds the struct may read them plainly.
  */
 #ifndef BATONI_FIELD_H
 #define BATONI_FIELD_H

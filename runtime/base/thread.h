@@ -34,7 +34,7 @@ struct batoni_scope;
 struct batoni_thread {
 	struct batoni_scope *scopes; /* what it has open, the latest first (op.h) */
 	struct batoni_refusal *refusals; /* of void ones: sentences (scope.c) */
-	const void *site; /* of the program: where its call returns to (BATONI_NOTE_SITE) */
+	const void *site; /* of the program: where its call returns to (BATONI_KEEP_SITE) */
 	bool launched;            /* a launched function is running */
 	bool engine;              /* the engine's own thread, or a stream's */
 	bool stays; /* the engine's own: nothing of the program runs on it */
@@ -58,9 +58,9 @@ extern atomic_bool batoni_forked;
 enum baton_status batoni_refuse_caller(const char *call);
 
 /* Where the public function that has this returns to, for a trace.  The fast path of a call hands it down
- * through what is inlined there; on all other ways it is noted, before a record is taken. */
+ * through what is inlined there; on all other ways it is kept before a slot is taken. */
 #define BATONI_SITE __builtin_return_address(0)
-#define BATONI_NOTE_SITE() ((void)(batoni_thread.site = BATONI_SITE))
+#define BATONI_KEEP_SITE() ((void)(batoni_thread.site = BATONI_SITE))
 
 static inline bool
 batoni_may_call(void)

@@ -41,8 +41,8 @@
 /* Exchanges for the clocks of traces. */
 #define MEETINGS 8u
 
-static_assert(sizeof(struct batoni_proposal) <= BATONI_RECORD_MAX, "it is a record");
-static_assert(sizeof(struct batoni_report) <= BATONI_RECORD_MAX, "it is a record");
+static_assert(sizeof(struct batoni_proposal) <= BATONI_EXCHANGE_MAX, "an exchange has it");
+static_assert(sizeof(struct batoni_report) <= BATONI_EXCHANGE_MAX, "an exchange has it");
 
 /* ---- what ranks compare ---- */
 
@@ -64,7 +64,7 @@ enum compared {
 	COMPARED
 };
 
-static_assert(COMPARED == BATONI_COMPARED, "the record has a value for each");
+static_assert(COMPARED == BATONI_COMPARED, "the proposal has a value for each");
 
 static const char *const names[COMPARED] = {
 	[TRANSPORT] = "options.transport",
@@ -139,7 +139,7 @@ compare_value(int i, const struct batoni_proposal offers[], int size)
 
 /* This rank has failed: `status`, and the sentence in baton_last_error. */
 static void
-note(struct batoni_creation *creation, enum baton_status status)
+note_failure(struct batoni_creation *creation, enum baton_status status)
 {
 	creation->status = status;
 	creation->ours = true;
@@ -387,7 +387,7 @@ begin(struct batoni_creation *creation)
 	if (creation->status == BATON_OK) {
 		status = check_setup(creation, setup);
 		if (status != BATON_OK)
-			note(creation, status);
+			note_failure(creation, status);
 	}
 	make_offer(creation);
 }
@@ -479,7 +479,7 @@ open_further(struct batoni_creation *creation, const struct batoni_cards *cards)
 		return go_on(creation);
 	opening->round++;
 	if (status != BATON_PENDING)
-		note(creation, status);
+		note_failure(creation, status);
 	report(creation, &mine->outcome);
 	memcpy(mine->card, opening->card, sizeof(mine->card));
 	return BATON_PENDING;
@@ -496,7 +496,7 @@ prepare(struct batoni_creation *creation)
 	creation->state = BATONI_CREATION_OPENS;
 	memset(&creation->mine.report, 0, sizeof(creation->mine.report));
 	if (status != BATON_OK) {
-		note(creation, status);
+		note_failure(creation, status);
 		report(creation, &creation->mine.report.outcome);
 		return;
 	}
@@ -619,7 +619,7 @@ batoni_creation_begin(struct batoni_creation *creation,
 	if (setup)
 		creation->setup = *setup;
 	if (refused != BATON_OK)
-		note(creation, refused);
+		note_failure(creation, refused);
 }
 
 enum baton_status

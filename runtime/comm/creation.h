@@ -16,7 +16,7 @@ struct batoni_outcome {
 
 #define BATONI_COMPARED 12
 
-/* The first record: the setup. */
+/* What a rank contributes to the first exchange: its setup. */
 struct batoni_proposal {
 	struct batoni_outcome outcome;
 	int64_t values[BATONI_COMPARED];

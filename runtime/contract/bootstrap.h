@@ -36,8 +36,8 @@ struct batoni_engine_calls {
 	bool (*stop)(void);
 };
 
-/* The longest record of an exchange. */
-#define BATONI_RECORD_MAX 1024u
+/* The most bytes that a rank contributes to an exchange. */
+#define BATONI_EXCHANGE_MAX 1024u
 /* What a bootstrap may have of its own. */
 #define BATONI_BOOTSTRAP_BYTES 768u
 
@@ -52,7 +52,7 @@ struct batoni_bootstrap_ops {
 	const char *name;
 	const struct batoni_breaking_ops *breaking; /* or NULL */
 
-	/* An all-gather.  Each rank brings `bytes` (1 to BATONI_RECORD_MAX), the same number
+	/* An all-gather.  Each rank brings `bytes` (1 to BATONI_EXCHANGE_MAX), the same number
 	 * on all ranks.  PENDING until all have brought theirs: repeat the call with the same
 	 * arguments.  OK: *all_p has those of all ranks, by rank, until the next exchange or
 	 * the close.  An error, with a sentence (batoni_refuse): no further exchange is

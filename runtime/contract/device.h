@@ -68,7 +68,7 @@ struct batoni_stream_item {
 	_Atomic uint64_t *word; /* NULL: nothing to wait for */
 	uint64_t value;
 	unsigned flags; /* BATONI_ITEM_* */
-	uint32_t note;  /* the engine's: when it was placed, in ms */
+	uint32_t placed_ms; /* the engine's: when it was placed, or before that made */
 };
 
 /* A position in a stream, for stream-issued transports.  The device owns the content.  A

@@ -68,7 +68,7 @@ static struct {
 } giver;
 
 /* A request, and the body of its answer. */
-struct note {
+struct datagram {
 	unsigned char magic[8];
 	unsigned char secret[16];
 };
@@ -158,12 +158,12 @@ read_control(struct msghdr *message, struct arrival *arrival)
 	}
 }
 
-/* Receive one note.  False: nothing has come (errno is EAGAIN), or it is none.  A descriptor
+/* Receive one datagram.  False: nothing has come (errno is EAGAIN), or it is none.  A descriptor
  * is the caller's in either case. */
 static bool
-receive(int socket_fd, struct note *note, struct arrival *arrival)
+receive(int socket_fd, struct datagram *datagram, struct arrival *arrival)
 {
-	struct iovec body = {note, sizeof(*note)};
+	struct iovec body = {datagram, sizeof(*datagram)};
 	union control control;
 	struct msghdr message = {
 		.msg_name = &arrival->from,
@@ -182,20 +182,20 @@ receive(int socket_fd, struct note *note, struct arrival *arrival)
 	arrival->from_bytes = message.msg_namelen;
 	arrival->cut = (message.msg_flags & MSG_CTRUNC) != 0;
 	read_control(&message, arrival);
-	return n == (ssize_t)sizeof(*note) &&
-	       memcmp(note->magic, magic_bytes, sizeof(note->magic)) == 0;
+	return n == (ssize_t)sizeof(*datagram) &&
+	       memcmp(datagram->magic, magic_bytes, sizeof(datagram->magic)) == 0;
 }
 
 static bool
-is_secret(const struct note *note, const unsigned char secret[16])
+is_secret(const struct datagram *datagram, const unsigned char secret[16])
 {
-	return memcmp(note->secret, secret, sizeof(note->secret)) == 0;
+	return memcmp(datagram->secret, secret, sizeof(datagram->secret)) == 0;
 }
 
 /* ---- the giver ---- */
 
 static const struct batoni_handover *
-find_locked(const struct note *asks)
+find_locked(const struct datagram *asks)
 {
 	for (struct batoni_list_node *at = handovers.next; at != &handovers;
 	     at = at->next) {
@@ -210,11 +210,11 @@ find_locked(const struct note *asks)
 
 /* handover: NULL, if the secret is that of none. */
 static void
-send_locked(const struct batoni_handover *handover, const struct note *asks,
+send_locked(const struct batoni_handover *handover, const struct datagram *asks,
             struct arrival *to)
 {
-	struct note note = *asks;
-	struct iovec body = {&note, sizeof(note)};
+	struct datagram datagram = *asks;
+	struct iovec body = {&datagram, sizeof(datagram)};
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
@@ -241,7 +241,7 @@ send_locked(const struct batoni_handover *handover, const struct note *asks,
 }
 
 static void
-answer(const struct note *asks, struct arrival *to)
+answer(const struct datagram *asks, struct arrival *to)
 {
 	pthread_mutex_lock(&lock);
 	send_locked(find_locked(asks), asks, to);
@@ -257,15 +257,15 @@ giver_main(void *argument)
 	(void)argument;
 	for (;;) {
 		struct arrival asks;
-		struct note note;
+		struct datagram datagram;
 
 		if (poll(polls, 2, -1) < 0 && errno != EINTR)
 			return NULL;
 		if (polls[0].revents)
 			return NULL;
-		if (receive(giver.socket, &note, &asks) &&
+		if (receive(giver.socket, &datagram, &asks) &&
 		    asks.sender.pid != 0 && asks.sender.uid == geteuid())
-			answer(&note, &asks);
+			answer(&datagram, &asks);
 		if (asks.fd >= 0)
 			close(asks.fd);
 	}
@@ -468,9 +468,9 @@ static enum baton_status
 take_answer(const struct batoni_handover_name *name, int socket_fd, int *fd_p)
 {
 	struct arrival arrival;
-	struct note note;
-	bool is_answer = receive(socket_fd, &note, &arrival) &&
-	                 is_secret(&note, name->secret) &&
+	struct datagram datagram;
+	bool is_answer = receive(socket_fd, &datagram, &arrival) &&
+	                 is_secret(&datagram, name->secret) &&
 	                 arrival.sender.pid == name->pid;
 
 	if (is_answer && arrival.fd >= 0 && is_named(name, arrival.fd)) {
@@ -496,18 +496,18 @@ static enum baton_status
 ask(const struct batoni_handover_name *name, int socket_fd, int pidfd,
     uint64_t until_ns, int *fd_p)
 {
-	struct note note;
+	struct datagram datagram;
 	uint64_t next_ns = 0;
 
-	memcpy(note.magic, magic_bytes, sizeof(note.magic));
-	memcpy(note.secret, name->secret, sizeof(note.secret));
+	memcpy(datagram.magic, magic_bytes, sizeof(datagram.magic));
+	memcpy(datagram.secret, name->secret, sizeof(datagram.secret));
 	for (;;) {
 		enum baton_status status;
 		uint64_t now_ns = batoni_real_ns();
 		bool full = false;
 
 		if (now_ns >= next_ns) {
-			ssize_t n = send(socket_fd, &note, sizeof(note),
+			ssize_t n = send(socket_fd, &datagram, sizeof(datagram),
 			                 MSG_DONTWAIT | MSG_NOSIGNAL);
 
 			full = n < 0 && (errno == EAGAIN || errno == ENOBUFS);

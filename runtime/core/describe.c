@@ -42,7 +42,7 @@ batoni_op_view(const struct batoni_op *op, struct batoni_view *view_p)
 	view.state = batoni_op_state(op);
 	view.flags = BATONI_VIEW_LOAD(op->flags);
 	view.group_of = batoni_op_group(op);
-	view.placed_ms = BATONI_VIEW_LOAD(op->item.note);
+	view.placed_ms = BATONI_VIEW_LOAD(op->item.placed_ms);
 	kind = batoni_kinds[view.kind];
 	/* An unused slot has none. */
 	if (kind && kind->view)
@@ -221,5 +221,5 @@ batoni_op_deadline_ns(const struct batoni_op *op)
 uint32_t
 batoni_op_age_ms(const struct batoni_op *op)
 {
-	return age_ms(op->item.note);
+	return age_ms(op->item.placed_ms);
 }

@@ -10,9 +10,9 @@
 
 struct batoni_op;
 
-/* What happens to a record beside its moves. */
+/* What happens to an operation beside its moves. */
 enum batoni_event {
-	/* The call is not refused any more, and all that it has said is in the record.  In the
+	/* The call is not refused any more, and all that it has said is in the operation.  In the
 	 * inbox: the enqueuer, before it pushes.  Of what the call itself has issued, and what has not ended
 	 * there: the driver. */
 	BATONI_EVENT_HANDED,
@@ -22,7 +22,7 @@ enum batoni_event {
 	BATONI_EVENT_LENT
 };
 
-/* `moved` is told of each move of a record from state to state (enum batoni_op_state), on the
+/* `moved` is told of each move of an operation from state to state (enum batoni_op_state), on the
  * thread that moves it; it may only look.  For ISSUED it returns OK, or the status in which
  * the operation ends without being issued (a stream-issued one: in which its communicator
  * breaks). */
@@ -42,7 +42,7 @@ struct batoni_observer {
 	              const void *site);
 	void (*event)(void *context, const struct batoni_op *op,
 	              enum batoni_event event);
-	/* The driver.  left: the record in that slot has ended, and everybody has
+	/* The driver.  left: the operation in that slot has ended, and everybody has
 	 * been told.  copying: bytes of the operation, which is issued, begin to be copied between
 	 * its buffer and memory of its path, or are not copied any more. */
 	void (*left)(void *context, const struct baton_comm *comm, uint32_t slot);

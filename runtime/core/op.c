@@ -65,8 +65,8 @@ note_age(struct batoni_op *op)
 {
 	if (unlikely(!op->comm->driving.by_engine))
 		batoni_tick();
-	op->item.note = atomic_load_explicit(&batoni_engine.clock_ms,
-	                                     memory_order_relaxed);
+	op->item.placed_ms = atomic_load_explicit(&batoni_engine.clock_ms,
+	                                          memory_order_relaxed);
 }
 
 void

@@ -144,7 +144,7 @@ struct batoni_scope_kind {
 	 * else: the call returns that, and gives the slot back. */
 	enum baton_status (*add)(struct batoni_scope *scope, struct batoni_op *op);
 	/* A slot for the next operation, or NULL: the pool is asked.  NULL slot: the same. */
-	struct batoni_op *(*record)(struct batoni_scope *scope);
+	struct batoni_op *(*take_op)(struct batoni_scope *scope);
 	/* baton_group_begin, _end and _abandon.  These three, and the next one, are NULL for a
 	 * scope that is closed before its call returns. */
 	enum baton_status (*group_begin)(struct batoni_scope *scope);
@@ -173,7 +173,7 @@ struct batoni_group {
 	struct batoni_scope scope;     /* closed: its refusal alone counts */
 };
 
-/* Hosts may still read done_bytes, peer and tag of the record's life before ("Readers" above). */
+/* Hosts may still read done_bytes, peer and tag of the operation that was in the slot before ("Readers" above). */
 static_assert(sizeof(struct batoni_group) <= sizeof(struct batoni_transfer) &&
                       offsetof(struct batoni_group, failed) ==
                               offsetof(struct batoni_transfer, done_bytes) &&

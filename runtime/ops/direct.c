@@ -115,7 +115,7 @@ enqueue(enum batoni_op_kind kind, const void *buffer, size_t count,
 	                     BATONI_PATH_NONE ||
 	             !request_p || !batoni_location_is_ours(buffer, count) ||
 	             !(op = batoni_direct_begin(comm, stream)))) {
-		BATONI_NOTE_SITE();
+		BATONI_KEEP_SITE();
 		return enqueue_slowly(kind, buffer, count, type, peer, tag,
 		                      comm, stream, options, request_p);
 	}

@@ -41,8 +41,8 @@ init_op(struct batoni_op *op, struct baton_comm *comm, enum batoni_op_kind kind,
 
 	batoni_op_name(op, NULL, 0, -1, -1);
 	op->transfer.native_code = 0;
-	op->item.note = atomic_load_explicit(&batoni_engine.clock_ms,
-	                                     memory_order_relaxed);
+	op->item.placed_ms = atomic_load_explicit(&batoni_engine.clock_ms,
+	                                          memory_order_relaxed);
 	batoni_set(op->status, BATON_PENDING);
 	batoni_op_begin(op, comm, kind, BATONI_NEW, 0, BATONI_PATH_MESSAGES,
 	                slot & 0xffffffu, stream,
@@ -76,8 +76,8 @@ batoni_op_new(struct baton_comm *comm, enum batoni_op_kind kind,
 	struct batoni_op *op = NULL;
 
 	/* A launch that is being built is the latest. */
-	if (unlikely(scope && scope->kind->record && scope->comm == comm))
-		op = scope->kind->record(scope);
+	if (unlikely(scope && scope->kind->take_op && scope->comm == comm))
+		op = scope->kind->take_op(scope);
 	if (likely(!op))
 		op = batoni_pool_take(&comm->pool);
 	if (unlikely(!op))

@@ -75,7 +75,7 @@ baton_group_begin(struct baton_comm *comm)
 	struct batoni_op *group;
 	enum baton_status status;
 
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	status = batoni_check_comm("baton_group_begin", comm);
 	if (status != BATON_OK)
 		return status;

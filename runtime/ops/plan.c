@@ -110,7 +110,7 @@ batoni_plan_add(const char *call, struct baton_plan *plan,
                 const void *payload, size_t n, const void *more, size_t more_n)
 {
 	size_t first = (n + 15) & ~(size_t)15;
-	size_t bytes = BATONI_NOTE_BYTES + first + ((more_n + 15) & ~(size_t)15);
+	size_t bytes = BATONI_PLAN_ENTRY_BYTES + first + ((more_n + 15) & ~(size_t)15);
 	struct batoni_plan_entry *entry;
 	unsigned char *at;
 
@@ -120,9 +120,9 @@ batoni_plan_add(const char *call, struct baton_plan *plan,
 	entry = (struct batoni_plan_entry *)(void *)at;
 	*entry = (struct batoni_plan_entry){
 		.ops = ops, .stream = stream, .bytes = (uint32_t)bytes};
-	memcpy(at + BATONI_NOTE_BYTES, payload, n);
+	memcpy(at + BATONI_PLAN_ENTRY_BYTES, payload, n);
 	if (more_n > 0)
-		memcpy(at + BATONI_NOTE_BYTES + first, more, more_n);
+		memcpy(at + BATONI_PLAN_ENTRY_BYTES + first, more, more_n);
 	plan->bytes += bytes;
 	plan->operations++;
 	plan->members++;
@@ -134,12 +134,12 @@ note_group(const char *call, struct baton_plan *plan, bool begins)
 {
 	struct batoni_plan_entry *entry;
 
-	if (!reserve(plan, BATONI_NOTE_BYTES))
+	if (!reserve(plan, BATONI_PLAN_ENTRY_BYTES))
 		return refuse_memory(call, plan);
 	entry = (struct batoni_plan_entry *)(void *)(plan->entries + plan->bytes);
 	*entry = (struct batoni_plan_entry){
-		.bytes = (uint32_t)BATONI_NOTE_BYTES, .begins = begins};
-	plan->bytes += BATONI_NOTE_BYTES;
+		.bytes = (uint32_t)BATONI_PLAN_ENTRY_BYTES, .begins = begins};
+	plan->bytes += BATONI_PLAN_ENTRY_BYTES;
 	return BATON_OK;
 }
 
@@ -283,7 +283,7 @@ baton_plan_begin(struct baton_comm *comm)
 static enum baton_status
 check_plan(const struct baton_plan *plan)
 {
-	uint64_t records = (uint64_t)plan->operations + plan->groups + 1;
+	uint64_t slots = (uint64_t)plan->operations + plan->groups + 1;
 
 	if (plan->recording.refusal != BATON_OK)
 		return batoni_scope_say("baton_plan_end", &plan->recording,
@@ -292,14 +292,14 @@ check_plan(const struct baton_plan *plan)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_plan_end: a group is open; there is no "
 		                     "plan");
-	if (records > plan->comm->pool.size)
+	if (slots > plan->comm->pool.size)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "baton_plan_end: a launch of %u operation%s and "
 		                     "%u group%s takes %llu requests, and the "
 		                     "communicator has %u (requests_max)",
 		                     plan->operations, batoni_s(plan->operations),
 		                     plan->groups, batoni_s(plan->groups),
-		                     (unsigned long long)records,
+		                     (unsigned long long)slots,
 		                     plan->comm->pool.size);
 	return batoni_plan_fits("baton_plan_end", plan);
 }

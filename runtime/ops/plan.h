@@ -92,12 +92,12 @@ batoni_plan_at(const struct baton_plan *plan, size_t at)
 }
 
 /* The payload of an entry begins there. */
-#define BATONI_NOTE_BYTES ((sizeof(struct batoni_plan_entry) + 15) & ~(size_t)15)
+#define BATONI_PLAN_ENTRY_BYTES ((sizeof(struct batoni_plan_entry) + 15) & ~(size_t)15)
 
 static inline const void *
 batoni_plan_entry_payload(const struct batoni_plan_entry *entry)
 {
-	return (const char *)entry + BATONI_NOTE_BYTES;
+	return (const char *)entry + BATONI_PLAN_ENTRY_BYTES;
 }
 
 /* ---- plan_need.c ---- */

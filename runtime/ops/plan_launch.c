@@ -131,7 +131,7 @@ take_reserved(struct batoni_scope *scope)
 static const struct batoni_scope_kind launch_scope = {
 	.where = "within a launch",
 	.add = add,
-	.record = take_reserved,
+	.take_op = take_reserved,
 };
 
 /* Those that a refused replay has left. */
@@ -241,15 +241,15 @@ static enum baton_status
 build(struct batoni_op *launch, const struct baton_plan *plan,
       struct batoni_op **first_p)
 {
-	uint32_t records = plan->operations + plan->groups;
+	uint32_t slots = plan->operations + plan->groups;
 	struct building building = {.launch = launch};
 	enum baton_status status;
 
 	batoni_launch_expects(launch, 0);
 	/* All together: one step. */
-	if (records > 0)
+	if (slots > 0)
 		building.reserved =
-			batoni_pool_take_many(&launch->comm->pool, records);
+			batoni_pool_take_many(&launch->comm->pool, slots);
 	batoni_scope_init(&building.scope, &launch_scope, launch->comm, 0);
 	batoni_scope_push(&building.scope);
 	status = replay(&building, plan);
@@ -487,7 +487,7 @@ baton_plan_launch(struct baton_plan *plan, const struct baton_op_options *option
 	baton_request handle;
 
 	BATONI_ENTER(call);
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	status = check_launch(plan, &options, &room);
 	if (status != BATON_OK)
 		return status;

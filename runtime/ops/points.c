@@ -2,7 +2,7 @@
 /*
  * Points on streams: a record, a launched function, and a stream that waits for another request
  * (a join).  None moves data: each ends when its stream gets there, a function when it has
- * returned, and a join waits on the stream for the other record's word.
+ * returned, and a join waits on the stream for the word of the other operation.
  */
 #include "life.h"
 
@@ -50,7 +50,7 @@ baton_record(struct baton_comm *comm, baton_stream stream,
 	struct batoni_op *op;
 	baton_request handle;
 
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	status = batoni_check_target("baton_record", comm, stream, false);
 	if (status == BATON_OK)
 		status = check_ungrouped("baton_record", comm);
@@ -87,7 +87,7 @@ baton_stream_launch(struct baton_comm *comm, baton_stream stream,
 	enum baton_status status;
 	struct batoni_op *op;
 
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	status = batoni_check_target("baton_stream_launch", comm, stream, false);
 	if (status == BATON_OK)
 		status = check_ungrouped("baton_stream_launch", comm);
@@ -114,7 +114,7 @@ baton_stream_launch(struct baton_comm *comm, baton_stream stream,
 	return publish("baton_stream_launch", op);
 }
 
-/* Hold the record of a live handle by a join. */
+/* Hold the operation of a live handle by a join. */
 static enum baton_status
 join_target(baton_request request, struct batoni_op **target_p, bool *done_p)
 {
@@ -173,7 +173,7 @@ baton_stream_wait(struct baton_comm *comm, baton_stream stream,
 	uint32_t slot;
 	bool done = false;
 
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	status = batoni_check_target("baton_stream_wait", comm, stream, false);
 	if (status == BATON_OK)
 		status = check_ungrouped("baton_stream_wait", comm);
@@ -287,7 +287,7 @@ join_reached(struct batoni_op *op)
 	batoni_point_reached(op);
 }
 
-/* Its stream holds the other record until it has passed. */
+/* Its stream holds the other operation until it has passed. */
 static bool
 join_waits(const struct batoni_view *view, bool held, char *text, size_t size)
 {

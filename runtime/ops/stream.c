@@ -125,8 +125,8 @@ let_pass(struct baton_comm *comm, baton_stream stream)
 static void
 init_local(struct batoni_op *op, struct baton_comm *comm, baton_stream stream)
 {
-	op->item.note = atomic_load_explicit(&batoni_engine.clock_ms,
-	                                     memory_order_relaxed);
+	op->item.placed_ms = atomic_load_explicit(&batoni_engine.clock_ms,
+	                                          memory_order_relaxed);
 	batoni_op_begin(op, comm, BATONI_KIND_RECORD, BATONI_NEW,
 	                BATONI_FLAG_LOCAL, BATONI_PATH_MESSAGES, 0, stream,
 	                comm->in_engine ? batoni_reached_inline

@@ -524,7 +524,7 @@ replay(struct baton_comm *comm, const void *payload)
 }
 
 static enum baton_status
-note(const struct list_call *call)
+add_to_plan(const struct list_call *call)
 {
 	static const struct batoni_plan_entry_ops ops = {.replay = replay};
 	const struct recorded r = {*call, *call->options};
@@ -548,7 +548,7 @@ call_list(struct list_call *call, baton_request *request_p)
 	if (status == BATON_OK)
 		status = enqueue(call, list, request_p);
 	if (unlikely(status == BATONI_RECORDED))
-		status = note(call);
+		status = add_to_plan(call);
 	return status == BATON_OK ? BATON_OK
 	                          : batoni_scope_refuse(call->comm, status);
 }
@@ -572,7 +572,7 @@ baton_send_tensors(const struct baton_tensor *tensors, size_t count, int peer,
 		options,
 	};
 
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	return call_list(&call, request_p);
 }
 
@@ -587,7 +587,7 @@ baton_recv_tensors(struct baton_tensor *tensors, size_t count, int peer, int tag
 		count,                peer,             tag,  options,
 	};
 
-	BATONI_NOTE_SITE();
+	BATONI_KEEP_SITE();
 	return call_list(&call, request_p);
 }
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Records of checked mode, and of lists in plain mode: transport/nccl/nccl_checked.c and the four
+ * Control messages of checked mode, and of lists in plain mode: transport/nccl/nccl_checked.c and the four
  * that it names, as they are, between a program, peers that say anything, and a library and a device
  * that are stubs.
  *
  * The input is a list of commands of six bytes.  Some are the program's (issue, take back), some
  * the device's (kernels end, NCCL is busy, its lock is taken); a delivery is a message of a peer,
  * made of the units that follow: numbers that make sense often enough for a conversation, or the
- * bytes of a record as they are.  Pieces of a list's header may be the ones that were asked for.
+ * bytes of a control message as they are.  Pieces of a list's header may be the ones that were asked for.
  *
  * What holds after each command: counts and lists are within their bounds; each transfer ends
- * once, in a status that its end may have; a record that breaks the rules breaks the
+ * once, in a status that its end may have; a control message that breaks the rules breaks the
  * communicator by PEER, which is told once; nothing is listened to after that.  At the end an
  * abort ends all, and a leave lets go of all that is below.
  */
@@ -35,7 +35,7 @@ enum {
 	TENSORS_MOST = 40,
 	ARENA = 4096,
 	RUNNING_MOST = 64,
-	RECORD_BYTES = (int)sizeof(struct batoni_nccl_record)
+	CONTROL_BYTES = (int)sizeof(struct batoni_nccl_control)
 };
 
 enum command {
@@ -53,7 +53,7 @@ enum command {
 	COMMANDS
 };
 
-/* One command, or one record of a delivery. */
+/* One command, or one control message of a delivery. */
 struct unit {
 	uint8_t what, peer, a, b, c, d;
 };
@@ -304,7 +304,7 @@ static enum baton_status
 lower_issue(struct batoni_path *of, struct batoni_transfer *transfer)
 {
 	struct batoni_transfer **entry = entry_of(transfer);
-	size_t most = BATONI_NCCL_RECORDS * sizeof(struct batoni_nccl_record);
+	size_t most = BATONI_NCCL_CONTROLS * sizeof(struct batoni_nccl_control);
 
 	(void)of;
 	CLAIM(!*entry);
@@ -312,7 +312,7 @@ lower_issue(struct batoni_path *of, struct batoni_transfer *transfer)
 		CLAIM(transfer->bytes == most && !world.broken);
 	else
 		CLAIM(transfer->bytes > 0 && transfer->bytes <= most &&
-		      transfer->bytes % (size_t)RECORD_BYTES == 0);
+		      transfer->bytes % (size_t)CONTROL_BYTES == 0);
 	*entry = transfer;
 	if (transfer->direction == BATONI_RECV || !world.sends_end_at_once)
 		return BATON_PENDING;
@@ -456,7 +456,7 @@ look(void)
 	for (int i = 0; i < SIZE; i++) {
 		CLAIM(own->peers[i].headers_n <= BATONI_NCCL_AHEAD);
 		CLAIM(own->peers[i].told <= BATONI_NCCL_AHEAD);
-		CLAIM(own->wires[i].said_n <= BATONI_NCCL_RECORDS);
+		CLAIM(own->wires[i].said_n <= BATONI_NCCL_CONTROLS);
 		CLAIM(own->peers[i].headers_n == 0 ||
 		      batoni_list_empty(&own->peers[i].receives));
 	}
@@ -618,15 +618,15 @@ take_back(unsigned number)
 /* ---- what peers say ---- */
 
 struct message {
-	struct batoni_nccl_record records[BATONI_NCCL_RECORDS + 2];
+	struct batoni_nccl_control controls[BATONI_NCCL_CONTROLS + 2];
 	size_t n;
 };
 
 static void
-add(struct message *message, const struct batoni_nccl_record *record)
+add(struct message *message, const struct batoni_nccl_control *control)
 {
-	if (message->n < BATONI_NCCL_RECORDS + 2)
-		message->records[message->n++] = *record;
+	if (message->n < BATONI_NCCL_CONTROLS + 2)
+		message->controls[message->n++] = *control;
 }
 
 /* As many pieces of the list's header as the receive wants next. */
@@ -637,7 +637,7 @@ add_pieces(struct message *message, const struct unit *unit)
 	size_t at = op->fetched;
 
 	for (int i = 0; i <= unit->c % 40; i++) {
-		struct batoni_nccl_record piece = {
+		struct batoni_nccl_control piece = {
 			.kind = BATONI_NCCL_SAYS_PIECE, .slot = unit->a};
 		size_t left = op->described > at ? op->described - at : 0;
 		size_t there = lists[unit->b % LISTS].header_bytes;
@@ -655,7 +655,7 @@ add_pieces(struct message *message, const struct unit *unit)
 }
 
 static void
-fill_header(struct batoni_nccl_record *header, const struct unit *unit)
+fill_header(struct batoni_nccl_control *header, const struct unit *unit)
 {
 	static const uint64_t odd[] = {0, 1, BATONI_TENSORS_FIXED_BYTES,
 	                               BATONI_TENSORS_HEADER_MAX,
@@ -674,7 +674,7 @@ fill_header(struct batoni_nccl_record *header, const struct unit *unit)
 static void
 add_record(struct message *message, const struct unit *unit)
 {
-	struct batoni_nccl_record record = {
+	struct batoni_nccl_control control = {
 		.kind = unit->what % 16,
 		.operation = unit->c & 0x20 ? BATON_OPERATION_RECV
 	                                    : BATON_OPERATION_SEND,
@@ -685,22 +685,22 @@ add_record(struct message *message, const struct unit *unit)
 		.bytes = bytes_of(unit->c),
 	};
 
-	if (record.kind == BATONI_NCCL_SAYS_PIECE) {
+	if (control.kind == BATONI_NCCL_SAYS_PIECE) {
 		add_pieces(message, unit);
 		return;
 	}
-	if (record.kind == BATONI_NCCL_SAYS_HEADER)
-		fill_header(&record, unit);
-	if (record.kind == BATONI_NCCL_SAYS_FETCH)
-		record.bytes = (uint64_t)unit->c * BATONI_NCCL_PIECE_BYTES;
+	if (control.kind == BATONI_NCCL_SAYS_HEADER)
+		fill_header(&control, unit);
+	if (control.kind == BATONI_NCCL_SAYS_FETCH)
+		control.bytes = (uint64_t)unit->c * BATONI_NCCL_PIECE_BYTES;
 	/* A run of slots, as a peer that answers many at once. */
 	for (unsigned i = 0; i <= unit->peer % 100u; i++) {
-		add(message, &record);
-		record.slot += unit->peer >> 7;
+		add(message, &control);
+		control.slot += unit->peer >> 7;
 	}
 }
 
-/* The units of a delivery; one may be a record as it is. */
+/* The units of a delivery; one may be a control message as it is. */
 static const uint8_t *
 read_message(struct message *message, int units, const uint8_t *at,
              const uint8_t *end)
@@ -712,12 +712,12 @@ read_message(struct message *message, int units, const uint8_t *at,
 		at += sizeof(unit);
 		if (unit.what < 224) {
 			add_record(message, &unit);
-		} else if (end - at >= RECORD_BYTES) {
-			struct batoni_nccl_record record;
+		} else if (end - at >= CONTROL_BYTES) {
+			struct batoni_nccl_control control;
 
-			memcpy(&record, at, sizeof(record));
-			at += sizeof(record);
-			add(message, &record);
+			memcpy(&control, at, sizeof(control));
+			at += sizeof(control);
+			add(message, &control);
 		}
 	}
 	return at;
@@ -725,27 +725,27 @@ read_message(struct message *message, int units, const uint8_t *at,
 
 /* Can no conversation have it? */
 static bool
-breaks_rules(const struct batoni_nccl_record *record)
+breaks_rules(const struct batoni_nccl_control *control)
 {
-	switch ((enum batoni_nccl_says)record->kind) {
+	switch ((enum batoni_nccl_says)control->kind) {
 	case BATONI_NCCL_SAYS_HEADER:
-		return record->described > BATONI_TENSORS_HEADER_MAX ||
-		       (record->described > 0 &&
-		        record->described < BATONI_TENSORS_FIXED_BYTES);
+		return control->described > BATONI_TENSORS_HEADER_MAX ||
+		       (control->described > 0 &&
+		        control->described < BATONI_TENSORS_FIXED_BYTES);
 	case BATONI_NCCL_SAYS_WITHDRAW:
 		return false; /* one that has been answered meanwhile */
 	case BATONI_NCCL_SAYS_LAUNCHED:
-		return record->slot >= world.nccl.checked->lanes_n;
+		return control->slot >= world.nccl.checked->lanes_n;
 	case BATONI_NCCL_SAYS_FETCH:
-		return record->slot >= SLOTS ||
-		       record->count > BATONI_NCCL_PIECES;
+		return control->slot >= SLOTS ||
+		       control->count > BATONI_NCCL_PIECES;
 	case BATONI_NCCL_SAYS_AGREED:
 	case BATONI_NCCL_SAYS_MISMATCH:
 	case BATONI_NCCL_SAYS_WITHDRAWN:
 	case BATONI_NCCL_SAYS_GO:
 	case BATONI_NCCL_SAYS_PIECE:
 	case BATONI_NCCL_SAYS_TAKEN:
-		return record->slot >= SLOTS;
+		return control->slot >= SLOTS;
 	}
 	return true;
 }
@@ -754,11 +754,11 @@ breaks_rules(const struct batoni_nccl_record *record)
 static void
 look_at_message(const struct message *message, size_t bytes)
 {
-	bool bad = bytes % sizeof(message->records[0]) != 0 ||
-	           message->n > BATONI_NCCL_RECORDS;
+	bool bad = bytes % sizeof(message->controls[0]) != 0 ||
+	           message->n > BATONI_NCCL_CONTROLS;
 
-	for (size_t i = 0; i < bytes / sizeof(message->records[0]); i++)
-		bad |= breaks_rules(&message->records[i]);
+	for (size_t i = 0; i < bytes / sizeof(message->controls[0]); i++)
+		bad |= breaks_rules(&message->controls[i]);
 	CLAIM(!bad || world.broken || checked()->dropped);
 }
 
@@ -773,14 +773,14 @@ deliver(const struct unit *unit, const uint8_t *at, const uint8_t *end)
 
 	at = read_message(&message, unit->a % 16, at, end);
 	/* Its end may be cut off. */
-	bytes = message.n * sizeof(message.records[0]);
+	bytes = message.n * sizeof(message.controls[0]);
 	if (bytes > 0 && unit->b >= 240)
 		bytes -= unit->b % 16;
 	posted = world.posted[peer];
 	if (!posted)
 		return at;
 	most = bytes < posted->bytes ? bytes : posted->bytes;
-	memcpy(posted->buffer, message.records, most);
+	memcpy(posted->buffer, message.controls, most);
 	lower_ends(&world.posted[peer], bytes,
 	           bytes > most ? BATON_ERR_TRUNCATED : BATON_OK);
 	test();

@@ -5,7 +5,7 @@
  * bit of the input says which; the target is at the other ends of the sockets.
  *
  * The input is a list of commands of six bytes.  A rank's end is also told to issue, to take back,
- * and to exchange, as what lies over it would; the other end says records whose numbers are small
+ * and to exchange, as what lies over it would; the other end says frames whose numbers are small
  * enough to meet what the rank has posted, or any bytes.
  *
  * Each transfer ends once, with a status that its end may have, and nothing is written outside of
@@ -113,13 +113,13 @@ read_all(int fd)
 		;
 }
 
-/* A record whose body is as long as it says, or as far as it goes. */
+/* A frame whose body is as long as it says, or as far as it goes. */
 static void
 say(int fd, const struct unit *unit, uint32_t to)
 {
 	static const unsigned char body[PART_BYTES * SIZE + BYTES_MOST];
 	unsigned char head[BATONI_TCP_HEAD_BYTES];
-	struct batoni_tcp_record record = {
+	struct batoni_tcp_frame frame = {
 		.kind = 1 + unit->kind % BATONI_TCP_KINDS,
 		.from = unit->from % SIZE,
 		.to = to,
@@ -130,24 +130,24 @@ say(int fd, const struct unit *unit, uint32_t to)
 		.bytes = unit->length % (BYTES_MOST + 1),
 	};
 
-	if (record.kind == BATONI_TCP_PART || record.kind == BATONI_TCP_ALL) {
-		record.what = unit->slot % 3;
-		record.bytes = unit->length & 64 ? PART_BYTES : unit->length;
-		record.status = unit->more & 128 ? (uint32_t)BATON_ERR_NOMEM : 0;
-		record.length = record.status ? 0 : (uint32_t)record.bytes;
-		if (record.kind == BATONI_TCP_ALL)
-			record.length *= SIZE;
-	} else if (record.kind != BATONI_TCP_DATA) {
-		record.length = 0;
-		record.status = unit->length % 8;
-		record.what = unit->slot % (SIZE + 2);
+	if (frame.kind == BATONI_TCP_PART || frame.kind == BATONI_TCP_ALL) {
+		frame.what = unit->slot % 3;
+		frame.bytes = unit->length & 64 ? PART_BYTES : unit->length;
+		frame.status = unit->more & 128 ? (uint32_t)BATON_ERR_NOMEM : 0;
+		frame.length = frame.status ? 0 : (uint32_t)frame.bytes;
+		if (frame.kind == BATONI_TCP_ALL)
+			frame.length *= SIZE;
+	} else if (frame.kind != BATONI_TCP_DATA) {
+		frame.length = 0;
+		frame.status = unit->length % 8;
+		frame.what = unit->slot % (SIZE + 2);
 	} else if (unit->more & 64) {
-		record.bytes += 5; /* a message that is cut off */
+		frame.bytes += 5; /* a message that is cut off */
 	}
-	batoni_tcp_record_encode(&record, head);
+	batoni_tcp_frame_encode(&frame, head);
 	say_bytes(fd, head, sizeof(head));
 	say_bytes(fd, body,
-	          record.length < sizeof(body) ? record.length : sizeof(body));
+	          frame.length < sizeof(body) ? frame.length : sizeof(body));
 }
 
 /* ---- a rank's end ---- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The side channel's hello, reply, verdict and records.  The first byte chooses the decoder; the
- * second is the number of ranks of a record.  What is accepted is read again from what the
- * encoder writes for it, and a record's numbers are within their tables.
+ * The side channel's hello, reply, verdict and frames.  The first byte chooses the decoder; the
+ * second is the number of ranks of a frame.  What is accepted is read again from what the
+ * encoder writes for it, and a frame's numbers are within their tables.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "fuzz.h"
 #include "tcp.h"
 
-enum { HELLO, REPLY, VERDICT, RECORD, DECODERS };
+enum { HELLO, REPLY, VERDICT, FRAME, DECODERS };
 
 static void
 seed(int decoder, const void *content, size_t n)
@@ -44,11 +44,11 @@ seeds(void)
 		seed(VERDICT, bytes, BATONI_TCP_VERDICT_BYTES);
 	}
 	for (uint32_t kind = 0; kind < 16; kind++) {
-		const struct batoni_tcp_record record = {
+		const struct batoni_tcp_frame frame = {
 			.kind = kind, .from = 1, .to = 2, .tag = 3, .slot = 4};
 
-		batoni_tcp_record_encode(&record, bytes);
-		seed(RECORD, bytes, BATONI_TCP_HEAD_BYTES);
+		batoni_tcp_frame_encode(&frame, bytes);
+		seed(FRAME, bytes, BATONI_TCP_HEAD_BYTES);
 	}
 }
 
@@ -98,15 +98,15 @@ static void
 record_of(const unsigned char *bytes, int size)
 {
 	unsigned char again[BATONI_TCP_HEAD_BYTES];
-	struct batoni_tcp_record record;
+	struct batoni_tcp_frame frame;
 
-	if (!batoni_tcp_record_decode(bytes, size, &record))
+	if (!batoni_tcp_frame_decode(bytes, size, &frame))
 		return;
-	CLAIM(record.from < (uint32_t)size && record.to < (uint32_t)size);
-	CLAIM(record.kind != BATONI_TCP_DATA ||
-	      (record.length <= BATONI_TCP_MESSAGE_MAX &&
-	       record.slot < BATONI_SLOTS_LIMIT));
-	batoni_tcp_record_encode(&record, again);
+	CLAIM(frame.from < (uint32_t)size && frame.to < (uint32_t)size);
+	CLAIM(frame.kind != BATONI_TCP_DATA ||
+	      (frame.length <= BATONI_TCP_MESSAGE_MAX &&
+	       frame.slot < BATONI_SLOTS_LIMIT));
+	batoni_tcp_frame_encode(&frame, again);
 	CLAIM(memcmp(again, bytes, sizeof(again)) == 0);
 }
 
@@ -117,7 +117,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 		[HELLO] = BATONI_TCP_HELLO_BYTES,
 		[REPLY] = BATONI_TCP_REPLY_BYTES,
 		[VERDICT] = BATONI_TCP_VERDICT_BYTES,
-		[RECORD] = BATONI_TCP_HEAD_BYTES,
+		[FRAME] = BATONI_TCP_HEAD_BYTES,
 	};
 	unsigned char *copy;
 	int decoder;

@@ -10,7 +10,7 @@
  * of its lane, which carries nothing else.  (That stream is one that no wait of the
  * program's streams holds up.)  Tags: 0 only.
  *
- * What is said (nccl_records.c), for each message:
+ * What is said (nccl_control.c), for each message:
  *
  *   source                                    target
  *   issue: WAITING
@@ -76,7 +76,7 @@
  *     which may stand behind it.
  *   - Lists meet lists; a plain message and a list wait, each for its own kind.
  *   - It is idle until this rank has a list: nothing is in flight, no receive is posted, and
- *     records of peers wait below, where sends may stay (`unbuffered`) until then, or until this
+ *     control messages of peers wait below, where sends may stay (`unbuffered`) until then, or until this
  *     rank leaves.
  *   - If the library of the lower transport is finalised, a communicator that has had a list
  *     ends, and another one refuses lists (nccl->lists_used, lists_lost).
@@ -201,7 +201,7 @@ drop(struct batoni_nccl_checked *checked)
 static void
 checked_place(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	to_checked(path)->ops[transfer->slot].note = BATONI_NCCL_NOTE_NONE;
+	to_checked(path)->ops[transfer->slot].difference = BATONI_NCCL_SAME;
 }
 
 static void
@@ -253,15 +253,15 @@ withdraw(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 {
 	const struct batoni_nccl_peer *peer =
 		&checked->peers[op->transfer->peer];
-	const struct batoni_nccl_record record = batoni_nccl_describe_op(
+	const struct batoni_nccl_control control = batoni_nccl_describe_op(
 		op, BATONI_NCCL_SAYS_WITHDRAW, op->transfer->slot);
 
 	op->withdrawn = true;
 	if (peer->headers_n > 0)
-		batoni_nccl_note_on(op, BATONI_NCCL_NOTE_BOTH_SEND,
-		                    peer->headers[0].record.type,
-		                    (size_t)peer->headers[0].record.bytes);
-	batoni_nccl_say(checked, op->transfer->peer, &record);
+		batoni_nccl_differ(op, BATONI_NCCL_BOTH_SEND,
+		                   peer->headers[0].control.type,
+		                   (size_t)peer->headers[0].control.bytes);
+	batoni_nccl_say(checked, op->transfer->peer, &control);
 }
 
 static enum baton_status
@@ -347,9 +347,9 @@ checked_explain(struct batoni_path *path,
 	bool sends = transfer->direction == BATONI_SEND;
 	const char *they;
 
-	if (op->note == BATONI_NCCL_NOTE_NONE)
+	if (op->difference == BATONI_NCCL_SAME)
 		return false;
-	if (op->note == BATONI_NCCL_NOTE_BOTH_SEND)
+	if (op->difference == BATONI_NCCL_BOTH_SEND)
 		they = "sends";
 	else
 		they = sends ? "receives" : "sends";
@@ -358,8 +358,8 @@ checked_explain(struct batoni_path *path,
 	         checked->nccl->base.rank, sends ? "sends" : "receives",
 	         transfer->bytes, batoni_datatype_name(op->type), transfer->peer, they,
 	         op->their_bytes, batoni_datatype_name(op->their_type),
-	         op->note == BATONI_NCCL_NOTE_BOTH_SEND ? ": neither receives"
-	                                                : "");
+	         op->difference == BATONI_NCCL_BOTH_SEND ? ": neither receives"
+	                                                 : "");
 	return true;
 }
 

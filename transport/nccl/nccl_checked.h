@@ -3,7 +3,7 @@
  * Checked mode, and lists in plain mode, as their own files see them; the note at the top of nccl_checked.c has its rules.
  *
  * nccl_checked.c: the path, creation.  nccl_meet.c: what meets, what peers say.  nccl_lists.c:
- * lists of tensors.  nccl_launch.c: when NCCL is called, and what has ended.  nccl_records.c: how
+ * lists of tensors.  nccl_launch.c: when NCCL is called, and what has ended.  nccl_control.c: how
  * the ranks tell each other.
  */
 #ifndef BATONI_NCCL_CHECKED_H
@@ -21,10 +21,10 @@
 /* Pieces of the header of a list that are asked for at a time, and bytes of each. */
 #define BATONI_NCCL_PIECES 32u
 #define BATONI_NCCL_PIECE_BYTES 24u
-/* Records to one peer that wait to be sent: for each header itself, its withdrawal and the
+/* Control messages to one peer that wait to be sent: for each header itself, its withdrawal and the
  * answer to one of the peer's (or, before that, FETCH); what this rank leads as a source; an
  * acknowledgement for each of two lanes; and pieces. */
-#define BATONI_NCCL_RECORDS                                                   \
+#define BATONI_NCCL_CONTROLS                                                   \
 	(3 * BATONI_NCCL_AHEAD + BATONI_NCCL_LED + 2 + BATONI_NCCL_PIECES)
 /* Messages of a list in one group: NCCL takes 2048 operations, and one to oneself is two. */
 #define BATONI_NCCL_GROUP 512u
@@ -50,7 +50,7 @@ enum batoni_nccl_says {
 	BATONI_NCCL_SAYS_TAKEN,
 };
 
-struct batoni_nccl_record {
+struct batoni_nccl_control {
 	uint8_t kind;      /* enum batoni_nccl_says */
 	uint8_t operation; /* BATON_OPERATION_*, of the rank that says it */
 	uint8_t type;      /* enum baton_datatype */
@@ -67,7 +67,7 @@ struct batoni_nccl_record {
 	};
 };
 
-static_assert(sizeof(struct batoni_nccl_record) == 32, "the wire format");
+static_assert(sizeof(struct batoni_nccl_control) == 32, "the wire format");
 
 /* A transfer of the lower transport. */
 struct batoni_nccl_part {
@@ -84,13 +84,13 @@ struct batoni_nccl_wire {
 	struct batoni_list_node unsent; /* of checked->unsent */
 	unsigned said_n;  /* in said[filling]; the other one is being sent */
 	unsigned filling; /* 0, 1 */
-	struct batoni_nccl_record arriving[BATONI_NCCL_RECORDS];
-	struct batoni_nccl_record said[2][BATONI_NCCL_RECORDS];
+	struct batoni_nccl_control arriving[BATONI_NCCL_CONTROLS];
+	struct batoni_nccl_control said[2][BATONI_NCCL_CONTROLS];
 };
 
 /* A header of a peer that no receive has met. */
 struct batoni_nccl_header {
-	struct batoni_nccl_record record;
+	struct batoni_nccl_control control;
 	bool withdrawn; /* its send has ended, and its buffer is lent until it is answered */
 };
 
@@ -117,10 +117,10 @@ enum batoni_nccl_op_state {
 	BATONI_NCCL_RUNNING    /* it is there: of lane->running */
 };
 
-enum batoni_nccl_note {
-	BATONI_NCCL_NOTE_NONE,
-	BATONI_NCCL_NOTE_DIFFERS,   /* the two sides */
-	BATONI_NCCL_NOTE_BOTH_SEND, /* when this send ended the peer waited with one, too */
+enum batoni_nccl_difference {
+	BATONI_NCCL_SAME,
+	BATONI_NCCL_DIFFERS,   /* the two sides */
+	BATONI_NCCL_BOTH_SEND, /* when this send ended the peer waited with one, too */
 };
 
 /* One of the engine's transfers, by its slot. */
@@ -140,7 +140,7 @@ struct batoni_nccl_op {
 	bool withdrawn; /* a send: it was told, and the engine has ended it (lent) */
 	/* What `explain` tells: written before the transfer has ended for the engine; threads of
 	 * the program read it from then on. */
-	enum batoni_nccl_note note;
+	enum batoni_nccl_difference difference;
 	int their_type;
 	size_t their_bytes;
 };
@@ -226,19 +226,19 @@ enum baton_status batoni_nccl_begin(struct batoni_nccl_checked *checked,
                                     struct batoni_nccl_op *op);
 /* A peer has said it. */
 void batoni_nccl_heard(struct batoni_nccl_checked *checked, int peer,
-                       const struct batoni_nccl_record *record);
+                       const struct batoni_nccl_control *control);
 /* Tell the peer of the sends that wait, as many as may be. */
 void batoni_nccl_tell_waiting(struct batoni_nccl_checked *checked,
                               struct batoni_nccl_peer *peer);
 /* Headers whose sends have ended are answered: this rank leaves. */
 void batoni_nccl_answer_withdrawn(struct batoni_nccl_checked *checked, int rank);
 /* What is said of the operation. */
-struct batoni_nccl_record
+struct batoni_nccl_control
 batoni_nccl_describe_op(const struct batoni_nccl_op *op,
                         enum batoni_nccl_says kind, uint32_t slot);
 /* What `explain` tells. */
-void batoni_nccl_note_on(struct batoni_nccl_op *op, enum batoni_nccl_note what,
-                         int type, size_t bytes);
+void batoni_nccl_differ(struct batoni_nccl_op *op, enum batoni_nccl_difference what,
+                        int type, size_t bytes);
 /* The receive and the send in this slot of its peer agree, and are to be launched. */
 void batoni_nccl_agree(struct batoni_nccl_checked *checked,
                        struct batoni_nccl_op *op, uint32_t slot);
@@ -250,7 +250,7 @@ void batoni_nccl_agree(struct batoni_nccl_checked *checked,
 enum baton_status
 batoni_nccl_meet_list(struct batoni_nccl_checked *checked,
                       struct batoni_nccl_op *op,
-                      const struct batoni_nccl_record *header);
+                      const struct batoni_nccl_control *header);
 /* The same where both ends are this rank's.  True: they are to be launched together.  False: the
  * send is to end in OK, and the receive in *status_p. */
 bool batoni_nccl_meets_itself(struct batoni_nccl_op *send,
@@ -259,10 +259,10 @@ bool batoni_nccl_meets_itself(struct batoni_nccl_op *send,
 /* A peer has said it, of this operation; false: that cannot be. */
 bool batoni_nccl_heard_fetch(struct batoni_nccl_checked *checked,
                              const struct batoni_nccl_op *op,
-                             const struct batoni_nccl_record *record);
+                             const struct batoni_nccl_control *control);
 bool batoni_nccl_heard_piece(struct batoni_nccl_checked *checked,
                              struct batoni_nccl_op *op,
-                             const struct batoni_nccl_record *record);
+                             const struct batoni_nccl_control *control);
 /* Bytes of the message, once it has met. */
 size_t batoni_nccl_payload(const struct batoni_transfer *transfer);
 
@@ -280,12 +280,12 @@ size_t batoni_nccl_launch_all(struct batoni_nccl_checked *checked);
 /* Poll for kernels that have ended.  Returns the events. */
 size_t batoni_nccl_watch_all(struct batoni_nccl_checked *checked);
 
-/* ---- nccl_records.c ---- */
+/* ---- nccl_control.c ---- */
 
 void batoni_nccl_wires_init(struct batoni_nccl_checked *checked);
 /* It leaves with the next batoni_nccl_send_all. */
 void batoni_nccl_say(struct batoni_nccl_checked *checked, int peer,
-                     const struct batoni_nccl_record *record);
+                     const struct batoni_nccl_control *control);
 /* Is something of this kind to leave with it? */
 bool batoni_nccl_waits_to_say(const struct batoni_nccl_checked *checked, int peer,
                               enum batoni_nccl_says kind);

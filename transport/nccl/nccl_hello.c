@@ -16,7 +16,7 @@
 #include "log.h"
 #include "nccl_transport.h"
 
-/* The version of the records of checked mode, and of lists in plain mode. */
+/* The version of the control messages of checked mode, and of lists in plain mode. */
 #define CHECK_VERSION 2
 /* Of the CUDA driver, for one-sided calls. */
 #define DRIVER_LEAST 12050

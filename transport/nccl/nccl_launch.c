@@ -122,7 +122,7 @@ placed(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
 {
 	struct batoni_nccl_check_lane *lane = &checked->lanes[number];
 	int peer = op->transfer->peer;
-	struct batoni_nccl_record record = {
+	struct batoni_nccl_control control = {
 		.kind = BATONI_NCCL_SAYS_LAUNCHED, .slot = number, .count = 1};
 
 	mark_running(checked, op, number);
@@ -131,10 +131,10 @@ placed(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
 	if (op->leads) {
 		lane->led = peer;
 		lane->unacknowledged++;
-		record = batoni_nccl_describe_op(op, BATONI_NCCL_SAYS_GO,
-		                                 op->other);
+		control = batoni_nccl_describe_op(op, BATONI_NCCL_SAYS_GO,
+		                                  op->other);
 	}
-	batoni_nccl_say(checked, peer, &record);
+	batoni_nccl_say(checked, peer, &control);
 }
 
 /* The calls of a message that is no list. */

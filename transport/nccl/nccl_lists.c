@@ -22,8 +22,8 @@
  * So it has met when it has been compared.  Messages behind it may meet and be launched before;
  * both ranks launch in the order in which they say so, as always.
  *
- * The pieces are records, so they need no buffers, tags or slots of their own.  At most
- * BATONI_NCCL_PIECES are asked for at a time, for one receive of a peer: how many records can wait
+ * The pieces are control messages, so they need no buffers, tags or slots of their own.  At most
+ * BATONI_NCCL_PIECES are asked for at a time, for one receive of a peer: how many control messages can wait
  * stays bounded.  A list of up to 20 tensors costs one round trip more than a plain message.
  *
  * The payload.  Each tensor that has bytes is a message of NCCL's, from where it lies to where it
@@ -104,22 +104,22 @@ piece_bytes(size_t whole, size_t from)
 bool
 batoni_nccl_heard_fetch(struct batoni_nccl_checked *checked,
                         const struct batoni_nccl_op *op,
-                        const struct batoni_nccl_record *record)
+                        const struct batoni_nccl_control *control)
 {
 	const struct batoni_tensor_list *list =
 		batoni_transfer_list(op->transfer);
-	uint64_t from = record->bytes;
+	uint64_t from = control->bytes;
 
 	/* A target asks when it has all that it has asked for, so none of that waits here.  One
-	 * that does not would fill this rank's records. */
+	 * that does not would fill this rank's control messages. */
 	if (!list || !batoni_nccl_sends(op) ||
-	    record->count > BATONI_NCCL_PIECES ||
+	    control->count > BATONI_NCCL_PIECES ||
 	    batoni_nccl_waits_to_say(checked, op->transfer->peer,
 	                             BATONI_NCCL_SAYS_PIECE))
 		return false;
-	for (uint32_t i = 0; i < record->count; i++) {
-		struct batoni_nccl_record piece = {
-			.kind = BATONI_NCCL_SAYS_PIECE, .slot = record->other};
+	for (uint32_t i = 0; i < control->count; i++) {
+		struct batoni_nccl_control piece = {
+			.kind = BATONI_NCCL_SAYS_PIECE, .slot = control->other};
 
 		if (from >= list->header_bytes)
 			return false;
@@ -138,10 +138,10 @@ static void
 say_taken(struct batoni_nccl_checked *checked, const struct batoni_nccl_op *op,
           uint32_t slot)
 {
-	const struct batoni_nccl_record record =
+	const struct batoni_nccl_control control =
 		batoni_nccl_describe_op(op, BATONI_NCCL_SAYS_TAKEN, slot);
 
-	batoni_nccl_say(checked, op->transfer->peer, &record);
+	batoni_nccl_say(checked, op->transfer->peer, &control);
 }
 
 /* For the next pieces. */
@@ -150,7 +150,7 @@ fetch(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 {
 	size_t most = BATONI_NCCL_PIECES * BATONI_NCCL_PIECE_BYTES;
 	size_t bytes = least(op->wanted - op->fetched, most);
-	const struct batoni_nccl_record record = {
+	const struct batoni_nccl_control control = {
 		.kind = BATONI_NCCL_SAYS_FETCH,
 		.slot = op->other,
 		.other = op->transfer->slot,
@@ -160,13 +160,13 @@ fetch(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 	};
 
 	op->asked = op->fetched + bytes;
-	batoni_nccl_say(checked, op->transfer->peer, &record);
+	batoni_nccl_say(checked, op->transfer->peer, &control);
 }
 
 enum baton_status
 batoni_nccl_meet_list(struct batoni_nccl_checked *checked,
                       struct batoni_nccl_op *op,
-                      const struct batoni_nccl_record *header)
+                      const struct batoni_nccl_control *header)
 {
 	struct batoni_nccl_peer *peer = &checked->peers[op->transfer->peer];
 	struct batoni_tensor_list *list = batoni_transfer_list(op->transfer);
@@ -208,7 +208,7 @@ compare(struct batoni_nccl_op *op)
 	return status;
 }
 
-/* False: the list's header is not what the records say of it. */
+/* False: the list's header is not what the control messages say of it. */
 static bool
 fetched(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 {
@@ -232,7 +232,7 @@ fetched(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 bool
 batoni_nccl_heard_piece(struct batoni_nccl_checked *checked,
                         struct batoni_nccl_op *op,
-                        const struct batoni_nccl_record *record)
+                        const struct batoni_nccl_control *control)
 {
 	const struct batoni_nccl_peer *peer =
 		&checked->peers[op->transfer->peer];
@@ -241,9 +241,9 @@ batoni_nccl_heard_piece(struct batoni_nccl_checked *checked,
 	size_t bytes = piece_bytes(op->wanted, op->fetched);
 
 	if (peer->fetches.next != &op->link || op->fetched == op->asked ||
-	    record->used != piece_bytes(op->described, op->fetched))
+	    control->used != piece_bytes(op->described, op->fetched))
 		return false;
-	memcpy(list->header + op->fetched, record->piece, bytes);
+	memcpy(list->header + op->fetched, control->piece, bytes);
 	op->fetched += bytes;
 	if (op->fetched == op->wanted)
 		return fetched(checked, op);

@@ -14,11 +14,11 @@
 
 /* ---- meeting ---- */
 
-struct batoni_nccl_record
+struct batoni_nccl_control
 batoni_nccl_describe_op(const struct batoni_nccl_op *op,
                         enum batoni_nccl_says kind, uint32_t slot)
 {
-	return (struct batoni_nccl_record){
+	return (struct batoni_nccl_control){
 		.kind = (uint8_t)kind,
 		.operation = batoni_nccl_sends(op) ? BATON_OPERATION_SEND
 	                                           : BATON_OPERATION_RECV,
@@ -29,10 +29,10 @@ batoni_nccl_describe_op(const struct batoni_nccl_op *op,
 }
 
 void
-batoni_nccl_note_on(struct batoni_nccl_op *op, enum batoni_nccl_note what,
-                    int type, size_t bytes)
+batoni_nccl_differ(struct batoni_nccl_op *op, enum batoni_nccl_difference what,
+                   int type, size_t bytes)
 {
-	op->note = what;
+	op->difference = what;
 	op->their_type = type;
 	op->their_bytes = bytes;
 }
@@ -42,11 +42,11 @@ static void
 answer(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
        enum batoni_nccl_says kind, uint32_t slot)
 {
-	struct batoni_nccl_record record =
+	struct batoni_nccl_control control =
 		batoni_nccl_describe_op(op, kind, slot);
 
-	record.other = op->transfer->slot;
-	batoni_nccl_say(checked, op->transfer->peer, &record);
+	control.other = op->transfer->slot;
+	batoni_nccl_say(checked, op->transfer->peer, &control);
 	op->state = BATONI_NCCL_MET;
 	batoni_list_remove(&op->link);
 }
@@ -66,7 +66,7 @@ batoni_nccl_agree(struct batoni_nccl_checked *checked,
 /* The receive and the header have met: PENDING, or MISMATCH, in which the receive is to end. */
 static enum baton_status
 meet(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
-     const struct batoni_nccl_record *header)
+     const struct batoni_nccl_control *header)
 {
 	if (header->described > 0 || batoni_transfer_list(op->transfer))
 		return batoni_nccl_meet_list(checked, op, header);
@@ -76,8 +76,8 @@ meet(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
 		return BATON_PENDING;
 	}
 	answer(checked, op, BATONI_NCCL_SAYS_MISMATCH, header->slot);
-	batoni_nccl_note_on(op, BATONI_NCCL_NOTE_DIFFERS, header->type,
-	                    (size_t)header->bytes);
+	batoni_nccl_differ(op, BATONI_NCCL_DIFFERS, header->type,
+	                   (size_t)header->bytes);
 	return BATON_ERR_MISMATCH;
 }
 
@@ -106,7 +106,7 @@ begin_recv(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 		return BATON_PENDING;
 	}
 	header = take_header(checked, peer, 0);
-	return meet(checked, op, &header.record);
+	return meet(checked, op, &header.control);
 }
 
 static void
@@ -114,7 +114,7 @@ tell(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 {
 	const struct batoni_tensor_list *list =
 		batoni_transfer_list(op->transfer);
-	struct batoni_nccl_record header = batoni_nccl_describe_op(
+	struct batoni_nccl_control header = batoni_nccl_describe_op(
 		op, BATONI_NCCL_SAYS_HEADER, op->transfer->slot);
 
 	header.described = list ? list->header_bytes : 0;
@@ -195,10 +195,10 @@ begin_to_itself(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 		return lists_meet_here(checked, op, other);
 	if (other->transfer->bytes != op->transfer->bytes ||
 	    other->type != op->type) {
-		batoni_nccl_note_on(op, BATONI_NCCL_NOTE_DIFFERS, other->type,
-		                    other->transfer->bytes);
-		batoni_nccl_note_on(other, BATONI_NCCL_NOTE_DIFFERS, op->type,
-		                    op->transfer->bytes);
+		batoni_nccl_differ(op, BATONI_NCCL_DIFFERS, other->type,
+		                   other->transfer->bytes);
+		batoni_nccl_differ(other, BATONI_NCCL_DIFFERS, op->type,
+		                   op->transfer->bytes);
 		batoni_nccl_op_end(checked, other, BATON_ERR_MISMATCH);
 		return BATON_ERR_MISMATCH;
 	}
@@ -221,17 +221,17 @@ batoni_nccl_begin(struct batoni_nccl_checked *checked,
 
 static void
 heard_header(struct batoni_nccl_checked *checked, struct batoni_nccl_peer *peer,
-             const struct batoni_nccl_record *record)
+             const struct batoni_nccl_control *control)
 {
 	struct batoni_nccl_op *op;
 
 	if (batoni_list_empty(&peer->receives)) {
 		peer->headers[peer->headers_n++] =
-			(struct batoni_nccl_header){.record = *record};
+			(struct batoni_nccl_header){.control = *control};
 		return;
 	}
 	op = batoni_nccl_to_op(peer->receives.next);
-	if (meet(checked, op, record) == BATON_ERR_MISMATCH)
+	if (meet(checked, op, control) == BATON_ERR_MISMATCH)
 		batoni_nccl_op_end(checked, op, BATON_ERR_MISMATCH);
 }
 
@@ -242,9 +242,9 @@ batoni_nccl_answer_withdrawn(struct batoni_nccl_checked *checked, int rank)
 	struct batoni_nccl_peer *peer = &checked->peers[rank];
 
 	for (unsigned i = 0; i < peer->headers_n;) {
-		struct batoni_nccl_record answer = {
+		struct batoni_nccl_control answer = {
 			.kind = BATONI_NCCL_SAYS_WITHDRAWN,
-			.slot = peer->headers[i].record.slot,
+			.slot = peer->headers[i].control.slot,
 		};
 
 		if (!peer->headers[i].withdrawn) {
@@ -264,7 +264,7 @@ heard_withdraw(struct batoni_nccl_checked *checked, int rank, uint32_t slot)
 	for (unsigned i = 0; i < peer->headers_n; i++) {
 		struct batoni_nccl_header *header = &peer->headers[i];
 
-		if (header->record.slot != slot || header->withdrawn)
+		if (header->control.slot != slot || header->withdrawn)
 			continue;
 		header->withdrawn = true;
 		checked->withdrawn++;
@@ -274,29 +274,29 @@ heard_withdraw(struct batoni_nccl_checked *checked, int rank, uint32_t slot)
 
 static void
 heard_answer(struct batoni_nccl_checked *checked, int rank,
-             struct batoni_nccl_op *op, const struct batoni_nccl_record *record)
+             struct batoni_nccl_op *op, const struct batoni_nccl_control *control)
 {
 	struct batoni_nccl_peer *peer = &checked->peers[rank];
 
 	peer->told--;
 	batoni_nccl_unsay(checked, rank, BATONI_NCCL_SAYS_WITHDRAW,
-	                  record->slot);
-	if (record->kind == BATONI_NCCL_SAYS_AGREED ||
-	    record->kind == BATONI_NCCL_SAYS_GO) {
-		op->other = record->other;
+	                  control->slot);
+	if (control->kind == BATONI_NCCL_SAYS_AGREED ||
+	    control->kind == BATONI_NCCL_SAYS_GO) {
+		op->other = control->other;
 		batoni_nccl_make_ready(checked, op);
-	} else if (record->kind == BATONI_NCCL_SAYS_WITHDRAWN) {
+	} else if (control->kind == BATONI_NCCL_SAYS_WITHDRAWN) {
 		batoni_nccl_op_end(checked, op, BATON_ERR_CANCELED);
-	} else if (record->kind == BATONI_NCCL_SAYS_TAKEN) {
+	} else if (control->kind == BATONI_NCCL_SAYS_TAKEN) {
 		batoni_transfer_moved(op->transfer, op->transfer->bytes);
 		batoni_nccl_op_end(checked, op, BATON_OK);
 	} else {
 		/* Of one that has ended before, what is told does not change: a thread of the
 		 * program may read it. */
 		if (!op->withdrawn)
-			batoni_nccl_note_on(op, BATONI_NCCL_NOTE_DIFFERS,
-			                    record->type,
-			                    (size_t)record->bytes);
+			batoni_nccl_differ(op, BATONI_NCCL_DIFFERS,
+			                   control->type,
+			                   (size_t)control->bytes);
 		batoni_nccl_op_end(checked, op, BATON_ERR_MISMATCH);
 	}
 	batoni_nccl_tell_waiting(checked, peer);
@@ -318,42 +318,42 @@ find(struct batoni_nccl_checked *checked, int rank, uint32_t slot,
 
 static bool
 heard_launched(struct batoni_nccl_checked *checked, int rank,
-               const struct batoni_nccl_record *record)
+               const struct batoni_nccl_control *control)
 {
 	struct batoni_nccl_check_lane *lane;
 
-	if (record->slot >= checked->lanes_n)
+	if (control->slot >= checked->lanes_n)
 		return false;
-	lane = &checked->lanes[record->slot];
-	if (record->count > lane->unacknowledged || lane->led != rank)
+	lane = &checked->lanes[control->slot];
+	if (control->count > lane->unacknowledged || lane->led != rank)
 		return false;
-	lane->unacknowledged -= record->count;
+	lane->unacknowledged -= control->count;
 	return true;
 }
 
 static bool
 understand(struct batoni_nccl_checked *checked, int rank,
-           const struct batoni_nccl_record *record)
+           const struct batoni_nccl_control *control)
 {
 	struct batoni_nccl_peer *peer = &checked->peers[rank];
 	struct batoni_nccl_op *op;
 
-	switch ((enum batoni_nccl_says)record->kind) {
+	switch ((enum batoni_nccl_says)control->kind) {
 	case BATONI_NCCL_SAYS_HEADER:
 		if (peer->headers_n == BATONI_NCCL_AHEAD ||
-		    record->described > BATONI_TENSORS_HEADER_MAX ||
-		    (record->described > 0 &&
-		     record->described < BATONI_TENSORS_FIXED_BYTES))
+		    control->described > BATONI_TENSORS_HEADER_MAX ||
+		    (control->described > 0 &&
+		     control->described < BATONI_TENSORS_FIXED_BYTES))
 			return false;
-		heard_header(checked, peer, record);
+		heard_header(checked, peer, control);
 		return true;
 	case BATONI_NCCL_SAYS_WITHDRAW:
-		heard_withdraw(checked, rank, record->slot);
+		heard_withdraw(checked, rank, control->slot);
 		return true;
 	case BATONI_NCCL_SAYS_LAUNCHED:
-		return heard_launched(checked, rank, record);
+		return heard_launched(checked, rank, control);
 	case BATONI_NCCL_SAYS_GO:
-		op = find(checked, rank, record->slot, BATONI_NCCL_MET);
+		op = find(checked, rank, control->slot, BATONI_NCCL_MET);
 		if (op) {
 			batoni_nccl_make_ready(checked, op);
 			return true;
@@ -363,31 +363,31 @@ understand(struct batoni_nccl_checked *checked, int rank,
 	case BATONI_NCCL_SAYS_MISMATCH:
 	case BATONI_NCCL_SAYS_WITHDRAWN:
 	case BATONI_NCCL_SAYS_TAKEN:
-		op = find(checked, rank, record->slot, BATONI_NCCL_TOLD);
+		op = find(checked, rank, control->slot, BATONI_NCCL_TOLD);
 		if (op)
-			heard_answer(checked, rank, op, record);
+			heard_answer(checked, rank, op, control);
 		return op != NULL;
 	case BATONI_NCCL_SAYS_FETCH:
-		op = find(checked, rank, record->slot, BATONI_NCCL_TOLD);
-		return op && batoni_nccl_heard_fetch(checked, op, record);
+		op = find(checked, rank, control->slot, BATONI_NCCL_TOLD);
+		return op && batoni_nccl_heard_fetch(checked, op, control);
 	case BATONI_NCCL_SAYS_PIECE:
-		op = find(checked, rank, record->slot, BATONI_NCCL_FETCHING);
-		return op && batoni_nccl_heard_piece(checked, op, record);
+		op = find(checked, rank, control->slot, BATONI_NCCL_FETCHING);
+		return op && batoni_nccl_heard_piece(checked, op, control);
 	}
 	return false;
 }
 
 void
 batoni_nccl_heard(struct batoni_nccl_checked *checked, int peer,
-                  const struct batoni_nccl_record *record)
+                  const struct batoni_nccl_control *control)
 {
 	char text[80];
 
 	/* What was said before an abort, or before the communicator broke, is heard after it. */
-	if (checked->dropped || checked->failed || understand(checked, peer, record))
+	if (checked->dropped || checked->failed || understand(checked, peer, control))
 		return;
 	snprintf(text, sizeof(text),
 	         "record %u of rank %d is not one of checked mode or of lists",
-	         record->kind, peer);
+	         control->kind, peer);
 	batoni_nccl_fail(checked, BATON_ERR_PEER, NULL, 0, text);
 }

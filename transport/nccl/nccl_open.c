@@ -225,7 +225,7 @@ nccl_discard(struct batoni_native *native)
 
 /* ---- exchanges ---- */
 
-/* The lower transport has the records of nccl_records.c, and the messages of the one-sided
+/* The lower transport has the control messages of nccl_control.c, and the messages of the one-sided
  * layer. */
 static void
 lower_done(struct batoni_upcalls *upcalls, struct batoni_transfer *transfer,
@@ -593,7 +593,7 @@ nccl_step(struct batoni_native *native, struct batoni_transport *lower,
 	return BATON_PENDING;
 }
 
-/* Of nccl_records.c: for each peer, what it says and what it is told. */
+/* Of nccl_control.c: for each peer, what it says and what it is told. */
 static uint32_t
 nccl_slots(int size)
 {

@@ -218,7 +218,7 @@ batoni_source_ended(struct batoni_rma *rma, struct batoni_source *source,
 	source->lent = false;
 	source->asked = false;
 	source->status = status;
-	batoni_message_note(rma, &rma->messages->ended, &source->link);
+	batoni_message_keep(rma, &rma->messages->ended, &source->link);
 }
 
 static void
@@ -413,7 +413,7 @@ header_arrived(struct batoni_rma *rma, struct batoni_source *source)
 	if (header.payload == BATONI_PAYLOAD_NATIVE && !why) {
 		source->state = BATONI_SOURCE_NATIVE;
 		source->units = header.offset;
-		batoni_message_note(rma, &rma->messages->natives,
+		batoni_message_keep(rma, &rma->messages->natives,
 		                    &source->link);
 		return;
 	}
@@ -450,7 +450,7 @@ test_natives(struct batoni_rma *rma)
 			                             source->units);
 		if (status == BATON_PENDING)
 			continue;
-		batoni_message_take_note(rma, at);
+		batoni_message_take(rma, at);
 		events++;
 		if (status == BATON_OK)
 			finish(rma, source);
@@ -510,7 +510,7 @@ go_on_with_mail(struct batoni_rma *rma)
 		post_header(rma, mail);
 	} else {
 		/* Tried again at a later test. */
-		batoni_message_note(rma, &messages->ended, &mail->link);
+		batoni_message_keep(rma, &messages->ended, &mail->link);
 	}
 }
 
@@ -520,7 +520,7 @@ go_on(struct batoni_rma *rma, struct batoni_source *source)
 	bool header = source->state == BATONI_SOURCE_HEADER;
 	bool answers = source->state == BATONI_SOURCE_ANSWER;
 
-	batoni_message_take_note(rma, &source->link);
+	batoni_message_take(rma, &source->link);
 	if (source == &rma->messages->mail)
 		go_on_with_mail(rma);
 	else if (rma->messages->discards ||
@@ -623,7 +623,7 @@ batoni_messages_test(struct batoni_rma *rma)
 
 	while (!batoni_list_empty(&messages->ended_lanes)) {
 		link = messages->ended_lanes.next;
-		batoni_message_take_note(rma, link);
+		batoni_message_take(rma, link);
 		batoni_lane_end(rma, batoni_container_of(link, struct batoni_lane, link));
 		events++;
 	}

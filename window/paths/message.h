@@ -125,7 +125,7 @@ struct batoni_messages {
 	struct batoni_hello mail_buffer;
 	char *buffers; /* BATONI_MESSAGE_MAX bytes for each lane of the pool */
 	struct batoni_list_node ended;       /* of source.link */
-	struct batoni_list_node natives;     /* of source.link, NATIVE; each is noted too */
+	struct batoni_list_node natives;     /* of source.link, NATIVE; each is kept in `ended` too */
 	struct batoni_list_node ended_lanes; /* ended during their hand-over */
 	struct batoni_messages *kept_next;
 	_Atomic(struct batoni_link *) *kept_links;
@@ -133,7 +133,7 @@ struct batoni_messages {
 
 /* Append what has ended to a list, for batoni_messages_test to continue with. */
 static inline void
-batoni_message_note(struct batoni_rma *rma, struct batoni_list_node *list,
+batoni_message_keep(struct batoni_rma *rma, struct batoni_list_node *list,
                     struct batoni_list_node *link)
 {
 	batoni_list_append(list, link);
@@ -143,7 +143,7 @@ batoni_message_note(struct batoni_rma *rma, struct batoni_list_node *list,
 }
 
 static inline void
-batoni_message_take_note(struct batoni_rma *rma, struct batoni_list_node *link)
+batoni_message_take(struct batoni_rma *rma, struct batoni_list_node *link)
 {
 	assert(rma->base.path.load.in_flight > 0 && rma->base.path.load.moving > 0);
 	batoni_list_remove(link);

@@ -230,7 +230,7 @@ static void
 let_end(struct batoni_rma *rma, struct batoni_lane *lane)
 {
 	if (batoni_lane_part_ended(lane, &lane->header, BATON_OK))
-		batoni_message_note(rma, &rma->messages->ended_lanes, &lane->link);
+		batoni_message_keep(rma, &rma->messages->ended_lanes, &lane->link);
 }
 
 /* A lane to the peer of this wire, for this operation.  OK; AGAIN: none is free; MPI, ... */

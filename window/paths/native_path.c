@@ -62,7 +62,7 @@ ops_of(const struct batoni_rma *rma)
 }
 
 static void
-note(struct word *word, enum baton_status status)
+note_status(struct word *word, enum baton_status status)
 {
 	word->status = status;
 	snprintf(word->why, sizeof(word->why), "%s",
@@ -87,7 +87,7 @@ describe_own_part(const struct batoni_rma *rma, const struct baton_window *windo
 	else
 		status = ops_of(rma)->inspect(rma->native, window->base,
 		                              window->bytes, &word->part);
-	note(word, status);
+	note_status(word, status);
 }
 
 static void
@@ -179,12 +179,12 @@ make_window(struct batoni_collective *c, struct baton_window *window)
 	enum baton_status status;
 	int rank = 0;
 
-	note(&mine, ops_of(rma)->open(rma->native, window->base, window->bytes,
-	                              &window->native));
+	note_status(&mine, ops_of(rma)->open(rma->native, window->base, window->bytes,
+	                                     &window->native));
 	for (unsigned tries = 0;; tries++) {
 		if (mine.status == BATON_PENDING)
-			note(&mine, ops_of(rma)->opened(rma->native,
-			                                window->native));
+			note_status(&mine, ops_of(rma)->opened(rma->native,
+			                                       window->native));
 		status = batoni_collect(c, &mine, sizeof(mine), all);
 		if (status != BATON_OK)
 			return status;

@@ -246,7 +246,7 @@ open_when_wanted(void *arg)
 }
 
 /* Not AGAIN: one operation has ended, and the driver is about to return its record. */
-START_TEST(a_record_that_the_driver_is_about_to_return_is_found)
+START_TEST(a_slot_that_the_driver_is_about_to_return_is_found)
 {
 	struct baton_op_options options = detached();
 	baton_request requests[16];
@@ -308,7 +308,7 @@ end_it_here(struct scripted *scripted, struct batoni_transfer *transfer)
 }
 
 /* The record is listed when it ends, is released, and is the only one left. */
-START_TEST(operation_that_ends_before_its_cancel_is_seen_gives_its_record_back)
+START_TEST(operation_that_ends_before_its_cancel_is_seen_gives_its_slot_back)
 {
 	struct baton_op_options free = detached();
 	baton_request a = scripted_recv(comm, s, 1, &free);
@@ -330,7 +330,7 @@ int
 main(void)
 {
 	const TTest *const tests[] = {
-		a_record_that_the_driver_is_about_to_return_is_found,
+		a_slot_that_the_driver_is_about_to_return_is_found,
 		what_is_enqueued_while_another_drives_keeps_its_order,
 		streams_keep_their_order_through_the_inbox,
 		group_may_be_enqueued_while_another_drives,
@@ -339,7 +339,7 @@ main(void)
 		one_enqueued_into_a_breaking_communicator_ends_with_its_error,
 		launched_function_is_refused_everything,
 		cancels_asked_for_while_another_drives_end_all_of_them,
-		operation_that_ends_before_its_cancel_is_seen_gives_its_record_back,
+		operation_that_ends_before_its_cancel_is_seen_gives_its_slot_back,
 	};
 
 	return RUN_TESTS_WITH("engine", tests, world_setup, world_teardown);

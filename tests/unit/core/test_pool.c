@@ -42,7 +42,7 @@ generation_of(struct batoni_op *op)
 	return (uint32_t)(atomic_load(&op->word) >> 32);
 }
 
-START_TEST(pool_gives_as_many_records_as_it_has_and_no_more)
+START_TEST(pool_gives_as_many_slots_as_it_has_and_no_more)
 {
 	static const uint32_t sizes[] = {1, 2, 16, 17, 100};
 	struct batoni_pool pool;
@@ -204,7 +204,7 @@ take_and_return(void *arg)
 }
 
 /* With few records the same index is the head again and again: ABA. */
-START_TEST(threads_that_take_and_return_never_share_a_record)
+START_TEST(threads_that_take_and_return_never_share_a_slot)
 {
 	_Atomic uint32_t owners[RECORDS] = {0};
 	struct claimant claimants[4];
@@ -239,13 +239,13 @@ int
 main(void)
 {
 	const TTest *const tests[] = {
-		pool_gives_as_many_records_as_it_has_and_no_more,
+		pool_gives_as_many_slots_as_it_has_and_no_more,
 		each_use_has_a_generation_and_a_word_value_of_its_own,
 		generation_0_is_left_out,
 		cache_holds_a_few_and_the_rest_goes_back_to_all,
 		stamps_are_kept_if_asked_for,
 		pool_without_memory_leaves_nothing_behind,
-		threads_that_take_and_return_never_share_a_record,
+		threads_that_take_and_return_never_share_a_slot,
 	};
 
 	return RUN_TESTS("pool", tests);

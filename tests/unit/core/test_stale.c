@@ -226,7 +226,7 @@ START_TEST(or_about_the_handle_of_a_detached_operation)
 END_TEST
 
 /* The launch's record is another kind of one: it is written in other ways. */
-START_TEST(or_of_one_whose_record_a_launch_takes)
+START_TEST(or_of_one_whose_slot_a_launch_takes)
 {
 	ck_assert_int_eq(baton_plan_begin(comm), BATON_OK);
 	ck_assert_int_eq(baton_plan_end(comm, &plan), BATON_OK);
@@ -242,7 +242,7 @@ main(void)
 	const TTest *const tests[] = {
 		an_answer_is_about_the_handle_that_was_asked_for,
 		or_about_the_handle_of_a_detached_operation,
-		or_of_one_whose_record_a_launch_takes,
+		or_of_one_whose_slot_a_launch_takes,
 	};
 
 	return RUN_TESTS_WITH("stale", tests, setup, teardown);

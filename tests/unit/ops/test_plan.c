@@ -146,7 +146,7 @@ START_TEST(launch_beside_a_driver_is_one_piece)
 END_TEST
 
 /* 16 records: two launches of usual() take 6 each, and the third finds 4. */
-START_TEST(launch_without_records_takes_none)
+START_TEST(launch_without_slots_takes_none)
 {
 	struct baton_plan *plan = usual();
 	baton_request a = launch(plan, NULL), b = launch(plan, NULL), c = 77;
@@ -298,7 +298,7 @@ START_TEST(the_first_of_the_plan_counts_not_the_first_in_time)
 END_TEST
 
 /* The stream of the second operation is gone: all records are taken, and none is used. */
-START_TEST(launch_that_is_refused_gives_its_records_back)
+START_TEST(launch_that_is_refused_gives_its_slots_back)
 {
 	struct baton_plan *plan = usual();
 	baton_request request = 77;
@@ -543,7 +543,7 @@ START_TEST(messages_that_end_at_once_end_the_launch_at_once)
 END_TEST
 
 /* 16 records: the fifth launch finds none, and says so. */
-START_TEST(messages_without_records_are_not_begun)
+START_TEST(messages_without_slots_are_not_begun)
 {
 	struct baton_plan *plan = free_plan();
 	baton_request requests[4], none = 77;
@@ -865,20 +865,20 @@ main(void)
 		launch_issues_what_its_streams_have_reached,
 		operations_that_end_within_the_launch_end_it,
 		launch_beside_a_driver_is_one_piece,
-		launch_without_records_takes_none,
+		launch_without_slots_takes_none,
 		deadline_counts_from_the_first_operation_and_ends_all,
 		operations_keep_their_own_deadlines,
 		launch_is_lent_while_an_operation_is,
 		released_launch_leaves_its_error_to_the_stream,
 		the_first_of_the_plan_counts_not_the_first_in_time,
-		launch_that_is_refused_gives_its_records_back,
+		launch_that_is_refused_gives_its_slots_back,
 		refused_launch_leaves_its_thread_nothing_open,
 		empty_launch_may_be_cancelled_before_it_is_placed,
 		launch_says_what_was_truncated,
 		messages_on_idle_streams_are_never_put_on_them,
 		messages_behind_others_wait_for_them,
 		messages_that_end_at_once_end_the_launch_at_once,
-		messages_without_records_are_not_begun,
+		messages_without_slots_are_not_begun,
 		a_communicator_that_breaks_amid_a_launch_ends_it,
 		recording_that_its_thread_leaves_open_is_no_plan,
 		thread_that_exits_leaves_nothing_open,

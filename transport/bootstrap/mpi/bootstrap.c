@@ -4,10 +4,10 @@
  *
  * Before the first exchange all ranks duplicate the parent, unless they have a communicator of their own
  * (transport/mpi/derive.c).  An exchange consists of two
- * collective operations on the duplicate.  The first is a reduction of a record whose form is the
+ * collective operations on the duplicate.  The first is a reduction of *terms*, whose form is the
  * same in all versions of Baton: whether the rank has memory for what all will bring, and the
  * version.  So a rank without memory can tell the others, and ranks of two versions refuse each
- * other.  The second gathers the records; all ranks enter it or none.
+ * other.  The second gathers the contributions; all ranks enter it or none.
  *
  * All MPI calls are made with the driver's lock held, so that below MPI_THREAD_MULTIPLE no two
  * threads are in MPI, and do not block.  MPI gives no way back from a collective operation that
@@ -92,13 +92,13 @@ reduce(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes)
 	struct batoni_mpi_terms *terms = &boot->mine;
 	int code;
 
-	batoni_free(boot->records);
-	boot->records = batoni_alloc((size_t)bootstrap->size + 1, bytes);
-	if (boot->records)
-		memcpy(boot->records, mine, bytes);
+	batoni_free(boot->contributions);
+	boot->contributions = batoni_alloc((size_t)bootstrap->size + 1, bytes);
+	if (boot->contributions)
+		memcpy(boot->contributions, mine, bytes);
 	for (int i = 0; i < BATONI_MPI_ALIKE_MAX; i++)
 		terms->least[i] = terms->most[i] = INT64_MAX;
-	terms->status = encode(boot->records ? BATON_OK : BATON_ERR_NOMEM,
+	terms->status = encode(boot->contributions ? BATON_OK : BATON_ERR_NOMEM,
 	                       bootstrap->rank);
 	terms->least[0] = BATONI_MPI_WIRE_VERSION;
 	terms->most[0] = -(int64_t)BATONI_MPI_WIRE_VERSION;
@@ -117,7 +117,7 @@ judge(const struct batoni_bootstrap *bootstrap, const struct batoni_mpi_boot *bo
 {
 	const struct batoni_mpi_terms *all = &boot->all;
 
-	if (all->status < 0 && !boot->records)
+	if (all->status < 0 && !boot->contributions)
 		return batoni_refuse(BATON_ERR_NOMEM,
 		                     "no memory for what %d ranks tell each other",
 		                     bootstrap->size);
@@ -140,8 +140,8 @@ gather(struct batoni_bootstrap *bootstrap, size_t bytes)
 
 	if (status != BATON_OK)
 		return status;
-	code = MPI_Iallgather(boot->records, (int)bytes, MPI_BYTE,
-	                      boot->records + bytes, (int)bytes, MPI_BYTE,
+	code = MPI_Iallgather(boot->contributions, (int)bytes, MPI_BYTE,
+	                      boot->contributions + bytes, (int)bytes, MPI_BYTE,
 	                      boot->comm, &boot->request);
 	if (code != MPI_SUCCESS)
 		return batoni_mpi_refuse("MPI_Iallgather", code);
@@ -171,7 +171,7 @@ go_on(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
 	case BATONI_MPI_GATHERING:
 		break;
 	}
-	*all_p = boot->records + bytes;
+	*all_p = boot->contributions + bytes;
 	return BATON_OK;
 }
 
@@ -200,7 +200,7 @@ leave(struct batoni_bootstrap *bootstrap)
 
 	if (boot->comm != MPI_COMM_NULL)
 		MPI_Comm_free(&boot->comm);
-	batoni_free(boot->records);
+	batoni_free(boot->contributions);
 }
 
 static const struct batoni_bootstrap_ops ops = {

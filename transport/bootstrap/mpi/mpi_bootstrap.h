@@ -14,7 +14,7 @@
 #include "bootstrap.h"
 #include "mpi_version.h"
 
-/* What is reduced before records are gathered has a status, and the least and the negative of the
+/* What is reduced before contributions are gathered has a status, and the least and the negative of the
  * largest of so many values, of which the first is the version.  All versions have it so. */
 #define BATONI_MPI_ALIKE_MAX 16
 
@@ -28,7 +28,7 @@ enum batoni_mpi_phase {
 	BATONI_MPI_BARE,        /* the parent is not duplicated yet */
 	BATONI_MPI_DUPLICATING,
 	BATONI_MPI_IDLE,
-	BATONI_MPI_REDUCING,    /* does every rank have memory for the records? */
+	BATONI_MPI_REDUCING,    /* does every rank have memory for the contributions? */
 	BATONI_MPI_GATHERING
 };
 
@@ -40,7 +40,7 @@ struct batoni_mpi_boot {
 	MPI_Comm comm;
 	MPI_Request request;
 	struct batoni_mpi_terms mine, all;
-	unsigned char *records; /* this rank's, and then those of all */
+	unsigned char *contributions; /* this rank's, and then those of all */
 };
 
 _Static_assert(sizeof(struct batoni_mpi_boot) <= BATONI_BOOTSTRAP_BYTES, "it fits");

@@ -71,7 +71,7 @@ static enum baton_status
 exchange(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
          const void **all_p)
 {
-	enum baton_status status = batoni_tcp_exchange_records(
+	enum baton_status status = batoni_tcp_exchange_in_rounds(
 		batoni_tcp_of(bootstrap), mine, bytes, all_p);
 
 	return status == BATON_OK || status == BATON_PENDING

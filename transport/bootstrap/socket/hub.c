@@ -99,12 +99,12 @@ fail(struct spoke *spoke, enum batoni_tcp_gone error)
 }
 
 static void
-queue(struct spoke *spoke, const struct batoni_tcp_record *record,
+queue(struct spoke *spoke, const struct batoni_tcp_frame *frame,
       const void *bytes, bool keep, void *tag)
 {
 	if (!is_open(spoke) || spoke->bye)
 		return;
-	if (!batoni_tcp_link_queue(&spoke->link, record, bytes, keep, tag))
+	if (!batoni_tcp_link_queue(&spoke->link, frame, bytes, keep, tag))
 		fail(spoke, BATONI_TCP_NO_MEMORY);
 	spoke->hub->work = true;
 }
@@ -121,7 +121,7 @@ put_table(struct table *table)
 static void
 send_all(struct hub *hub, struct table *table, bool local)
 {
-	const struct batoni_tcp_record record = {
+	const struct batoni_tcp_frame frame = {
 		.kind = BATONI_TCP_ALL,
 		.status = (uint32_t)table->status,
 		.bytes = table->bytes,
@@ -136,7 +136,7 @@ send_all(struct hub *hub, struct table *table, bool local)
 
 		if (spoke->local != local || !is_open(spoke) || spoke->bye)
 			continue;
-		if (!batoni_tcp_link_queue(&spoke->link, &record, table->all,
+		if (!batoni_tcp_link_queue(&spoke->link, &frame, table->all,
 		                           true, table)) {
 			fail(spoke, BATONI_TCP_NO_MEMORY);
 			continue;
@@ -163,34 +163,34 @@ end_round(struct hub *hub)
 
 /* The table of this round, which the first PART begins.  NULL: no memory. */
 static struct table *
-table_for(struct hub *hub, const struct batoni_tcp_record *record)
+table_for(struct hub *hub, const struct batoni_tcp_frame *frame)
 {
 	struct table *table = hub->table;
 
 	if (table)
 		return table;
 	table = batoni_alloc(1, sizeof(*table) +
-	                                (size_t)record->bytes *
+	                                (size_t)frame->bytes *
 	                                        (size_t)hub->size);
 	if (!table)
 		return NULL;
-	table->what = record->what;
-	table->bytes = record->bytes;
+	table->what = frame->what;
+	table->bytes = frame->bytes;
 	table->refs = 1;
 	hub->table = table;
 	return table;
 }
 
 static bool
-fits(const struct table *table, const struct batoni_tcp_record *record)
+fits(const struct table *table, const struct batoni_tcp_frame *frame)
 {
-	return table->what == record->what && table->bytes == record->bytes;
+	return table->what == frame->what && table->bytes == frame->bytes;
 }
 
 static void
-bring(struct spoke *spoke, const struct batoni_tcp_record *record)
+bring(struct spoke *spoke, const struct batoni_tcp_frame *frame)
 {
-	struct table *table = table_for(spoke->hub, record);
+	struct table *table = table_for(spoke->hub, frame);
 
 	if (!table || spoke->brought) {
 		fail(spoke, table ? BATONI_TCP_BROKE_RULES
@@ -198,10 +198,10 @@ bring(struct spoke *spoke, const struct batoni_tcp_record *record)
 		return;
 	}
 	spoke->brought = true;
-	if (record->status != BATON_OK)
+	if (frame->status != BATON_OK)
 		table->status = BATON_ERR_NOMEM;
 	/* The ranks make their collective calls in different orders. */
-	if (!fits(table, record))
+	if (!fits(table, frame))
 		table->status = BATON_ERR_INVALID;
 	if (++table->brought == spoke->hub->size)
 		end_round(spoke->hub);
@@ -211,63 +211,63 @@ bring(struct spoke *spoke, const struct batoni_tcp_record *record)
 
 /* PART goes to its place in the table; or nowhere, if it does not fit. */
 static unsigned char *
-hub_room(struct batoni_tcp_link *link, const struct batoni_tcp_record *record)
+hub_room(struct batoni_tcp_link *link, const struct batoni_tcp_frame *frame)
 {
 	struct spoke *spoke = to_spoke(link);
 	struct table *table;
 
-	if (record->from != (uint32_t)spoke->rank)
+	if (frame->from != (uint32_t)spoke->rank)
 		return NULL;
-	if (record->kind == BATONI_TCP_DATA)
+	if (frame->kind == BATONI_TCP_DATA)
 		return spoke->body;
-	if (record->kind != BATONI_TCP_PART || spoke->brought)
+	if (frame->kind != BATONI_TCP_PART || spoke->brought)
 		return NULL;
-	table = table_for(spoke->hub, record);
+	table = table_for(spoke->hub, frame);
 	if (!table)
 		fail(spoke, BATONI_TCP_NO_MEMORY);
-	if (!table || !fits(table, record))
+	if (!table || !fits(table, frame))
 		return table ? spoke->hub->nowhere : NULL;
 	return table->all + (size_t)spoke->rank * table->bytes;
 }
 
 static void
-relay(struct spoke *spoke, const struct batoni_tcp_record *record)
+relay(struct spoke *spoke, const struct batoni_tcp_frame *frame)
 {
-	struct spoke *to = &spoke->hub->spokes[record->to];
+	struct spoke *to = &spoke->hub->spokes[frame->to];
 
 	if (!is_open(to) || to->bye || to->link.error)
 		return;
-	spoke->on_the_way += BATONI_TCP_HEAD_BYTES + record->length;
-	queue(to, record, spoke->body, false, spoke);
+	spoke->on_the_way += BATONI_TCP_HEAD_BYTES + frame->length;
+	queue(to, frame, spoke->body, false, spoke);
 	if (spoke->on_the_way > RELAY_MAX)
 		spoke->blocked = true;
 }
 
 static void
-hub_arrived(struct batoni_tcp_link *link, const struct batoni_tcp_record *record)
+hub_arrived(struct batoni_tcp_link *link, const struct batoni_tcp_frame *frame)
 {
 	struct spoke *spoke = to_spoke(link);
 
-	if (record->from != (uint32_t)spoke->rank) {
+	if (frame->from != (uint32_t)spoke->rank) {
 		fail(spoke, BATONI_TCP_BROKE_RULES);
 		return;
 	}
-	switch (record->kind) {
+	switch (frame->kind) {
 	case BATONI_TCP_PART:
-		bring(spoke, record);
+		bring(spoke, frame);
 		return;
 	case BATONI_TCP_READY:
 	case BATONI_TCP_DATA:
 	case BATONI_TCP_RETRACT:
 	case BATONI_TCP_RETRACTED:
-		relay(spoke, record);
+		relay(spoke, frame);
 		return;
 	case BATONI_TCP_BYE:
 		spoke->bye = true;
 		return;
 	case BATONI_TCP_ABORT:
 		spoke->aborted = true;
-		spoke->after = record->what;
+		spoke->after = frame->what;
 		return;
 	default:
 		fail(spoke, BATONI_TCP_BROKE_RULES);
@@ -308,7 +308,7 @@ static void
 close_spoke(struct spoke *spoke)
 {
 	struct hub *hub = spoke->hub;
-	const struct batoni_tcp_record record = {
+	const struct batoni_tcp_frame frame = {
 		.kind = spoke->bye ? BATONI_TCP_LEFT : BATONI_TCP_GONE,
 		.from = (uint32_t)spoke->rank,
 		.status = spoke->bye       ? 0
@@ -322,11 +322,11 @@ close_spoke(struct spoke *spoke)
 		batoni_log(BATONI_LOG_DEBUG,
 		           "the side channel has lost rank %d (reason %d, "
 		           "errno %d)",
-		           spoke->rank, (int)record.status, spoke->link.code);
+		           spoke->rank, (int)frame.status, spoke->link.code);
 	batoni_tcp_link_fini(&spoke->link);
 	hub->open--;
 	for (int i = 0; i < hub->size; i++)
-		queue(&hub->spokes[i], &record, NULL, false, NULL);
+		queue(&hub->spokes[i], &frame, NULL, false, NULL);
 }
 
 /* ---- the thread ---- */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Records over a socket that does not block: the reading and the writing half of a
+ * Frames over a socket that does not block: the reading and the writing half of a
  * connection, which the hub and the transport of a rank share.
  *
  * Reading: the head, then `length` bytes to where `room` says, then `arrived`.  Writing: a queue
- * of records.  A record's bytes are copied, or belong to the queuer until `written`, which is
- * called once for each record that has a tag, also when the link ends.
+ * of frames.  A frame's bytes are copied, or belong to the queuer until `written`, which is
+ * called once for each frame that has a tag, also when the link ends.
  *
  * A link that fails keeps its first error; nothing is read or written after it.  Who owns it
  * closes it.  One thread at a time.
@@ -19,7 +19,7 @@
 #include "tcp.h"
 
 /* Read at one time, so that one link does not keep the thread. */
-#define RECORDS_AT_ONCE 64
+#define FRAMES_AT_ONCE 64
 
 struct item {
 	struct batoni_list_node link;
@@ -46,20 +46,20 @@ batoni_tcp_link_init(struct batoni_tcp_link *link, int fd, int size,
 
 bool
 batoni_tcp_link_queue(struct batoni_tcp_link *link,
-                      const struct batoni_tcp_record *record, const void *bytes,
+                      const struct batoni_tcp_frame *frame, const void *bytes,
                       bool keep, void *tag)
 {
 	struct item *item = batoni_alloc(
-		1, sizeof(*item) + (keep ? 0 : record->length));
+		1, sizeof(*item) + (keep ? 0 : frame->length));
 
 	if (!item)
 		return false;
-	batoni_tcp_record_encode(record, item->head);
-	item->length = record->length;
+	batoni_tcp_frame_encode(frame, item->head);
+	item->length = frame->length;
 	item->tag = tag;
 	item->body = keep ? bytes : item->own;
-	if (!keep && record->length)
-		memcpy(item->own, bytes, record->length);
+	if (!keep && frame->length)
+		memcpy(item->own, bytes, frame->length);
 	batoni_list_append(&link->out, &item->link);
 	return true;
 }
@@ -113,13 +113,13 @@ read_head(struct batoni_tcp_link *link)
 	if (link->head_got < sizeof(link->head))
 		return false;
 	link->body_got = 0;
-	if (!batoni_tcp_record_decode(link->head, link->size, &link->record)) {
+	if (!batoni_tcp_frame_decode(link->head, link->size, &link->frame)) {
 		fail(link, BATONI_TCP_BROKE_RULES, 0);
 		return false;
 	}
-	if (link->record.length == 0)
+	if (link->frame.length == 0)
 		return true;
-	link->body = link->ops->room(link, &link->record);
+	link->body = link->ops->room(link, &link->frame);
 	if (!link->body)
 		fail(link, BATONI_TCP_BROKE_RULES, 0);
 	return link->body != NULL;
@@ -128,11 +128,11 @@ read_head(struct batoni_tcp_link *link)
 static bool
 read_body(struct batoni_tcp_link *link)
 {
-	size_t left = link->record.length - link->body_got;
+	size_t left = link->frame.length - link->body_got;
 
 	if (left > 0)
 		link->body_got += take(link, link->body + link->body_got, left);
-	return link->body_got == link->record.length;
+	return link->body_got == link->frame.length;
 }
 
 size_t
@@ -140,10 +140,10 @@ batoni_tcp_link_read(struct batoni_tcp_link *link)
 {
 	size_t n = 0;
 
-	while (!link->error && n < RECORDS_AT_ONCE && read_head(link) &&
+	while (!link->error && n < FRAMES_AT_ONCE && read_head(link) &&
 	       read_body(link)) {
 		link->head_got = 0;
-		link->ops->arrived(link, &link->record);
+		link->ops->arrived(link, &link->frame);
 		n++;
 	}
 	return n;

@@ -66,7 +66,7 @@ send_data(struct batoni_tcp *tcp, const struct batoni_transfer *transfer,
           uint32_t slot, uint64_t takes)
 {
 	uint64_t n = transfer->bytes < takes ? transfer->bytes : takes;
-	const struct batoni_tcp_record record = {
+	const struct batoni_tcp_frame frame = {
 		.kind = BATONI_TCP_DATA,
 		.from = (uint32_t)tcp->base.rank,
 		.to = (uint32_t)transfer->peer,
@@ -76,7 +76,7 @@ send_data(struct batoni_tcp *tcp, const struct batoni_transfer *transfer,
 		.bytes = transfer->bytes,
 	};
 
-	batoni_tcp_post(tcp, &record, transfer->buffer);
+	batoni_tcp_post(tcp, &frame, transfer->buffer);
 }
 
 static void
@@ -116,15 +116,15 @@ drop_ready(struct batoni_tcp_peer *peer, struct ready *ready)
 }
 
 static void
-hear_ready(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+hear_ready(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame)
 {
-	struct batoni_tcp_peer *peer = &tcp->peers[record->from];
-	struct batoni_tcp_node *send = find_send(peer, (int)record->tag);
+	struct batoni_tcp_peer *peer = &tcp->peers[frame->from];
+	struct batoni_tcp_node *send = find_send(peer, (int)frame->tag);
 	struct ready *ready;
 
 	if (send) {
 		batoni_list_remove(&send->link);
-		send_data(tcp, send->transfer, record->slot, record->bytes);
+		send_data(tcp, send->transfer, frame->slot, frame->bytes);
 		batoni_transfer_moved(send->transfer, send->transfer->bytes);
 		finish(tcp, send, BATON_OK);
 		return;
@@ -138,9 +138,9 @@ hear_ready(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 		tcp->link.error = BATONI_TCP_NO_MEMORY;
 		return;
 	}
-	ready->slot = record->slot;
-	ready->tag = (int)record->tag;
-	ready->bytes = record->bytes;
+	ready->slot = frame->slot;
+	ready->tag = (int)frame->tag;
+	ready->bytes = frame->bytes;
 	batoni_list_append(&peer->readies, &ready->link);
 	peer->readies_n++;
 }
@@ -148,18 +148,18 @@ hear_ready(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 /* ---- the receive from any rank ---- */
 
 static bool
-is_for_any(const struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+is_for_any(const struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame)
 {
-	return tcp->any.node && record->slot < tcp->base.slots &&
-	       &tcp->nodes[record->slot] == tcp->any.node &&
-	       tcp->peers[record->from].any_out &&
-	       (int)record->tag == tcp->any.tag;
+	return tcp->any.node && frame->slot < tcp->base.slots &&
+	       &tcp->nodes[frame->slot] == tcp->any.node &&
+	       tcp->peers[frame->from].any_out &&
+	       (int)frame->tag == tcp->any.tag;
 }
 
 static void
 post_any(struct batoni_tcp *tcp, enum batoni_tcp_kind kind, int rank)
 {
-	const struct batoni_tcp_record record = {
+	const struct batoni_tcp_frame frame = {
 		.kind = kind,
 		.from = (uint32_t)tcp->base.rank,
 		.to = (uint32_t)rank,
@@ -168,7 +168,7 @@ post_any(struct batoni_tcp *tcp, enum batoni_tcp_kind kind, int rank)
 		.bytes = kind == BATONI_TCP_READY ? tcp->any.bytes : 0,
 	};
 
-	batoni_tcp_post(tcp, &record, NULL);
+	batoni_tcp_post(tcp, &frame, NULL);
 }
 
 /* A message of so many bytes, of which the first n are here.  Returns how its receive ends. */
@@ -185,18 +185,18 @@ give_any(struct batoni_tcp *tcp, const unsigned char *from, uint32_t n,
 }
 
 static void
-keep_any(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+keep_any(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame)
 {
-	struct batoni_tcp_peer *peer = &tcp->peers[record->from];
+	struct batoni_tcp_peer *peer = &tcp->peers[frame->from];
 
-	peer->kept = batoni_alloc(record->length ? record->length : 1, 1);
+	peer->kept = batoni_alloc(frame->length ? frame->length : 1, 1);
 	if (!peer->kept) {
 		tcp->link.error = BATONI_TCP_NO_MEMORY;
 		return;
 	}
-	memcpy(peer->kept, tcp->body, record->length);
-	peer->kept_n = record->length;
-	peer->kept_bytes = record->bytes;
+	memcpy(peer->kept, tcp->body, frame->length);
+	peer->kept_n = frame->length;
+	peer->kept_bytes = frame->bytes;
 }
 
 static void
@@ -210,26 +210,26 @@ may_end_retracting(struct batoni_tcp *tcp)
 }
 
 static void
-hear_any(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+hear_any(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame)
 {
 	struct batoni_tcp_any *any = &tcp->any;
 
-	if (record->length > any->bytes ||
-	    (record->length < record->bytes && record->length != any->bytes)) {
+	if (frame->length > any->bytes ||
+	    (frame->length < frame->bytes && frame->length != any->bytes)) {
 		tcp->link.error = BATONI_TCP_BROKE_RULES;
 		return;
 	}
-	tcp->peers[record->from].any_out = false;
+	tcp->peers[frame->from].any_out = false;
 	any->out--;
 	if (any->node->state == BATONI_TCP_POSTED) {
 		finish(tcp, any->node,
-		       give_any(tcp, tcp->body, record->length, record->bytes));
+		       give_any(tcp, tcp->body, frame->length, frame->bytes));
 	} else if (any->node->state == BATONI_TCP_RETRACTING && !any->came) {
 		any->came = true;
-		any->status = give_any(tcp, tcp->body, record->length,
-		                       record->bytes);
+		any->status = give_any(tcp, tcp->body, frame->length,
+		                       frame->bytes);
 	} else {
-		keep_any(tcp, record);
+		keep_any(tcp, frame);
 	}
 	may_end_retracting(tcp);
 }
@@ -296,65 +296,65 @@ retract_any(struct batoni_tcp *tcp)
 
 /* ---- receives ---- */
 
-/* The receive in this slot, which the record's sender was told of; or NULL, and the rules are
+/* The receive in this slot, which the frame's sender was told of; or NULL, and the rules are
  * broken. */
 static struct batoni_tcp_node *
-receive_of(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+receive_of(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame)
 {
-	struct batoni_tcp_node *node = record->slot < tcp->base.slots
-	                                       ? &tcp->nodes[record->slot]
+	struct batoni_tcp_node *node = frame->slot < tcp->base.slots
+	                                       ? &tcp->nodes[frame->slot]
 	                                       : NULL;
 
 	if (node && (node->state == BATONI_TCP_POSTED || node->state == BATONI_TCP_RETRACTING) &&
-	    node->transfer->peer == (int)record->from &&
-	    node->transfer->tag == (int)record->tag)
+	    node->transfer->peer == (int)frame->from &&
+	    node->transfer->tag == (int)frame->tag)
 		return node;
 	tcp->link.error = BATONI_TCP_BROKE_RULES;
 	return NULL;
 }
 
 static void
-hear_data(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+hear_data(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame)
 {
 	struct batoni_tcp_node *node;
 	struct batoni_transfer *transfer;
 
-	if (is_for_any(tcp, record)) {
-		hear_any(tcp, record);
+	if (is_for_any(tcp, frame)) {
+		hear_any(tcp, frame);
 		return;
 	}
-	node = receive_of(tcp, record);
+	node = receive_of(tcp, frame);
 	if (!node)
 		return;
 	transfer = node->transfer;
-	if (record->length > transfer->bytes ||
-	    (record->length < record->bytes &&
-	     record->length != transfer->bytes)) {
+	if (frame->length > transfer->bytes ||
+	    (frame->length < frame->bytes &&
+	     frame->length != transfer->bytes)) {
 		tcp->link.error = BATONI_TCP_BROKE_RULES;
 		return;
 	}
-	if (record->length && !node->scrapped)
-		memcpy(transfer->buffer, tcp->body, record->length);
-	batoni_transfer_moved(transfer, record->bytes);
-	finish(tcp, node, record->bytes > transfer->bytes ? BATON_ERR_TRUNCATED
+	if (frame->length && !node->scrapped)
+		memcpy(transfer->buffer, tcp->body, frame->length);
+	batoni_transfer_moved(transfer, frame->bytes);
+	finish(tcp, node, frame->bytes > transfer->bytes ? BATON_ERR_TRUNCATED
 	                                                  : BATON_OK);
 }
 
 static void
-hear_retract(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+hear_retract(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame)
 {
-	struct batoni_tcp_peer *peer = &tcp->peers[record->from];
-	const struct batoni_tcp_record answer = {
+	struct batoni_tcp_peer *peer = &tcp->peers[frame->from];
+	const struct batoni_tcp_frame answer = {
 		.kind = BATONI_TCP_RETRACTED,
 		.from = (uint32_t)tcp->base.rank,
-		.to = record->from,
-		.tag = record->tag,
-		.slot = record->slot,
+		.to = frame->from,
+		.tag = frame->tag,
+		.slot = frame->slot,
 	};
 
 	for (struct batoni_list_node *at = peer->readies.next;
 	     at != &peer->readies; at = at->next) {
-		if (to_ready(at)->slot != record->slot)
+		if (to_ready(at)->slot != frame->slot)
 			continue;
 		drop_ready(peer, to_ready(at));
 		batoni_tcp_post(tcp, &answer, NULL);
@@ -363,18 +363,18 @@ hear_retract(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 }
 
 static void
-hear_retracted(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+hear_retracted(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame)
 {
 	struct batoni_tcp_node *node;
 
-	if (is_for_any(tcp, record) &&
+	if (is_for_any(tcp, frame) &&
 	    tcp->any.node->state == BATONI_TCP_RETRACTING) {
-		tcp->peers[record->from].any_out = false;
+		tcp->peers[frame->from].any_out = false;
 		tcp->any.out--;
 		may_end_retracting(tcp);
 		return;
 	}
-	node = receive_of(tcp, record);
+	node = receive_of(tcp, frame);
 	if (!node)
 		return;
 	if (node->state == BATONI_TCP_RETRACTING)
@@ -384,20 +384,20 @@ hear_retracted(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
 }
 
 void
-batoni_tcp_hear(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+batoni_tcp_hear(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame)
 {
-	switch (record->kind) {
+	switch (frame->kind) {
 	case BATONI_TCP_READY:
-		hear_ready(tcp, record);
+		hear_ready(tcp, frame);
 		return;
 	case BATONI_TCP_DATA:
-		hear_data(tcp, record);
+		hear_data(tcp, frame);
 		return;
 	case BATONI_TCP_RETRACT:
-		hear_retract(tcp, record);
+		hear_retract(tcp, frame);
 		return;
 	default:
-		hear_retracted(tcp, record);
+		hear_retracted(tcp, frame);
 	}
 }
 
@@ -438,7 +438,7 @@ static enum baton_status
 issue_receive(struct batoni_tcp *tcp, struct batoni_transfer *transfer)
 {
 	struct batoni_tcp_node *node = &tcp->nodes[transfer->slot];
-	const struct batoni_tcp_record record = {
+	const struct batoni_tcp_frame frame = {
 		.kind = BATONI_TCP_READY,
 		.from = (uint32_t)tcp->base.rank,
 		.to = (uint32_t)transfer->peer,
@@ -450,7 +450,7 @@ issue_receive(struct batoni_tcp *tcp, struct batoni_transfer *transfer)
 	node->transfer = transfer;
 	node->state = BATONI_TCP_POSTED;
 	node->scrapped = false;
-	batoni_tcp_post(tcp, &record, NULL);
+	batoni_tcp_post(tcp, &frame, NULL);
 	tcp->base.messages.load.in_flight++;
 	return BATON_PENDING;
 }
@@ -508,7 +508,7 @@ tcp_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	struct batoni_tcp *tcp = of_path(path);
 	struct batoni_tcp_node *node = &tcp->nodes[transfer->slot];
-	const struct batoni_tcp_record record = {
+	const struct batoni_tcp_frame frame = {
 		.kind = BATONI_TCP_RETRACT,
 		.from = (uint32_t)tcp->base.rank,
 		.to = (uint32_t)transfer->peer,
@@ -529,7 +529,7 @@ tcp_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 		if (transfer->peer == tcp->base.any_peer)
 			retract_any(tcp);
 		else
-			batoni_tcp_post(tcp, &record, NULL);
+			batoni_tcp_post(tcp, &frame, NULL);
 		batoni_tcp_link_write(&tcp->link);
 	}
 	return BATON_ERR_BUSY;

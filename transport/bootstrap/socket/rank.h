@@ -72,14 +72,14 @@ struct batoni_tcp {
 void batoni_tcp_break(struct batoni_tcp *tcp, const char *why);
 /* Tell the host that it is, once. */
 void batoni_tcp_tell(struct batoni_tcp *tcp);
-/* Queue a record; no memory breaks the channel. */
-void batoni_tcp_post(struct batoni_tcp *tcp, const struct batoni_tcp_record *record,
+/* Queue a frame; no memory breaks the channel. */
+void batoni_tcp_post(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame,
                      const void *bytes);
-/* Write and read what goes now; returns how many records came. */
+/* Write and read what goes now; returns how many frames came. */
 size_t batoni_tcp_pump(struct batoni_tcp *tcp);
 /* An exchange of the creation, as a bootstrap's, but without a sentence. */
-enum baton_status batoni_tcp_exchange_records(struct batoni_tcp *tcp, const void *mine,
-                                              size_t bytes, const void **all_p);
+enum baton_status batoni_tcp_exchange_in_rounds(struct batoni_tcp *tcp, const void *mine,
+                                                size_t bytes, const void **all_p);
 
 /* ---- bootstrap.c ---- */
 
@@ -90,8 +90,8 @@ void batoni_tcp_hand_over(struct batoni_bootstrap *bootstrap);
 /* ---- message.c ---- */
 
 extern const struct batoni_path_ops batoni_tcp_messages_ops;
-/* A record of a message has come. */
-void batoni_tcp_hear(struct batoni_tcp *tcp, const struct batoni_tcp_record *record);
+/* A frame of a message has come. */
+void batoni_tcp_hear(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame);
 /* Free what peers have posted and nothing has met. */
 void batoni_tcp_forget(struct batoni_tcp *tcp);
 

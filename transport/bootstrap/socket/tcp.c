@@ -33,7 +33,7 @@
 #include "rank.h"
 
 /* The `what` of a creation's first exchange; the others follow. */
-#define WHAT_RECORDS ((uint64_t)0x7463700001)
+#define WHAT_ROUNDS ((uint64_t)0x7463700001)
 
 static struct batoni_tcp *
 to_tcp(struct batoni_transport *transport)
@@ -84,21 +84,21 @@ reason_of(uint32_t status)
 }
 
 static void
-hear_gone(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+hear_gone(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame)
 {
 	char why[BATONI_SIDE_WHY_BYTES];
-	uint32_t first = record->what ? (uint32_t)record->what - 1
-	                              : record->from;
+	uint32_t first = frame->what ? (uint32_t)frame->what - 1
+	                             : frame->from;
 
 	if (first == (uint32_t)tcp->base.rank)
-		first = record->from;
-	if (first != record->from)
+		first = frame->from;
+	if (first != frame->from)
 		snprintf(why, sizeof(why),
 		         "rank %u is gone, and then rank %u left: %s", first,
-		         record->from, reason_of(record->status));
+		         frame->from, reason_of(frame->status));
 	else
 		snprintf(why, sizeof(why), "rank %u is gone: %s", first,
-		         reason_of(record->status));
+		         reason_of(frame->status));
 	batoni_departure_blame(tcp->segments.segment.base, (int)first);
 	batoni_tcp_break(tcp, why);
 }
@@ -136,66 +136,66 @@ hear_end(struct batoni_tcp *tcp)
 }
 
 void
-batoni_tcp_post(struct batoni_tcp *tcp, const struct batoni_tcp_record *record,
+batoni_tcp_post(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame,
                 const void *bytes)
 {
-	if (!batoni_tcp_link_queue(&tcp->link, record, bytes, false, NULL))
+	if (!batoni_tcp_link_queue(&tcp->link, frame, bytes, false, NULL))
 		batoni_tcp_break(tcp, "no memory for the side channel");
 }
 
 /* ---- what comes ---- */
 
 static unsigned char *
-tcp_room(struct batoni_tcp_link *link, const struct batoni_tcp_record *record)
+tcp_room(struct batoni_tcp_link *link, const struct batoni_tcp_frame *frame)
 {
 	struct batoni_tcp *tcp = of_link(link);
 
-	if (record->kind == BATONI_TCP_DATA && tcp->nodes)
+	if (frame->kind == BATONI_TCP_DATA && tcp->nodes)
 		return tcp->body;
-	if (record->kind == BATONI_TCP_ALL && tcp->brought && !tcp->came &&
-	    record->bytes == tcp->part_bytes)
+	if (frame->kind == BATONI_TCP_ALL && tcp->brought && !tcp->came &&
+	    frame->bytes == tcp->part_bytes)
 		return tcp->all;
 	return NULL;
 }
 
 static void
-hear_all(struct batoni_tcp *tcp, const struct batoni_tcp_record *record)
+hear_all(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame)
 {
 	if (!tcp->brought || tcp->came ||
-	    (record->status == BATON_OK && record->bytes != tcp->part_bytes)) {
+	    (frame->status == BATON_OK && frame->bytes != tcp->part_bytes)) {
 		tcp->link.error = BATONI_TCP_BROKE_RULES;
 		return;
 	}
 	tcp->came = true;
-	tcp->outcome = (enum baton_status)(int32_t)record->status;
+	tcp->outcome = (enum baton_status)(int32_t)frame->status;
 }
 
 static void
-tcp_arrived(struct batoni_tcp_link *link, const struct batoni_tcp_record *record)
+tcp_arrived(struct batoni_tcp_link *link, const struct batoni_tcp_frame *frame)
 {
 	struct batoni_tcp *tcp = of_link(link);
-	bool message = record->kind >= BATONI_TCP_READY &&
-	               record->kind <= BATONI_TCP_RETRACTED;
+	bool message = frame->kind >= BATONI_TCP_READY &&
+	               frame->kind <= BATONI_TCP_RETRACTED;
 
-	if (message && (!tcp->nodes || record->to != (uint32_t)tcp->base.rank)) {
+	if (message && (!tcp->nodes || frame->to != (uint32_t)tcp->base.rank)) {
 		link->error = BATONI_TCP_BROKE_RULES;
 		return;
 	}
-	switch (record->kind) {
+	switch (frame->kind) {
 	case BATONI_TCP_ALL:
-		hear_all(tcp, record);
+		hear_all(tcp, frame);
 		return;
 	case BATONI_TCP_READY:
 	case BATONI_TCP_DATA:
 	case BATONI_TCP_RETRACT:
 	case BATONI_TCP_RETRACTED:
-		batoni_tcp_hear(tcp, record);
+		batoni_tcp_hear(tcp, frame);
 		return;
 	case BATONI_TCP_LEFT:
-		tcp->left = (int)record->from;
+		tcp->left = (int)frame->from;
 		return;
 	case BATONI_TCP_GONE:
-		hear_gone(tcp, record);
+		hear_gone(tcp, frame);
 		return;
 	default:
 		link->error = BATONI_TCP_BROKE_RULES;
@@ -234,7 +234,7 @@ static void
 bring(struct batoni_tcp *tcp, uint64_t what, const void *mine, size_t bytes,
       bool able)
 {
-	struct batoni_tcp_record record = {
+	struct batoni_tcp_frame frame = {
 		.kind = BATONI_TCP_PART,
 		.from = (uint32_t)tcp->base.rank,
 		.what = what,
@@ -249,10 +249,10 @@ bring(struct batoni_tcp *tcp, uint64_t what, const void *mine, size_t bytes,
 	if (bytes && able)
 		tcp->all = batoni_alloc((size_t)tcp->base.size, bytes);
 	if (bytes && !tcp->all) {
-		record.status = (uint32_t)BATON_ERR_NOMEM;
-		record.length = 0;
+		frame.status = (uint32_t)BATON_ERR_NOMEM;
+		frame.length = 0;
 	}
-	batoni_tcp_post(tcp, &record, mine);
+	batoni_tcp_post(tcp, &frame, mine);
 }
 
 /* One step of an exchange.  OK: tcp->all has what all have brought, until end_exchange or the
@@ -288,11 +288,11 @@ exchange(struct batoni_tcp *tcp, uint64_t what, const void *mine, size_t bytes,
 }
 
 enum baton_status
-batoni_tcp_exchange_records(struct batoni_tcp *tcp, const void *mine, size_t bytes,
-                            const void **all_p)
+batoni_tcp_exchange_in_rounds(struct batoni_tcp *tcp, const void *mine, size_t bytes,
+                              const void **all_p)
 {
 	enum baton_status status = step_exchange(
-		tcp, WHAT_RECORDS + tcp->rounds, mine, bytes, true);
+		tcp, WHAT_ROUNDS + tcp->rounds, mine, bytes, true);
 
 	*all_p = tcp->all;
 	tcp->rounds += status == BATON_OK;
@@ -340,7 +340,7 @@ static void
 tcp_close(struct batoni_transport *transport, bool aborted)
 {
 	struct batoni_tcp *tcp = to_tcp(transport);
-	const struct batoni_tcp_record record = {
+	const struct batoni_tcp_frame frame = {
 		.kind = aborted ? BATONI_TCP_ABORT : BATONI_TCP_BYE,
 		.from = (uint32_t)transport->rank,
 		.what = aborted ? first_gone(tcp) : 0,
@@ -349,7 +349,7 @@ tcp_close(struct batoni_transport *transport, bool aborted)
 	/* What is unread when a socket is closed makes the kernel drop what is unsent. */
 	if (!tcp->why[0]) {
 		batoni_tcp_pump(tcp);
-		batoni_tcp_post(tcp, &record, NULL);
+		batoni_tcp_post(tcp, &frame, NULL);
 		batoni_tcp_link_write(&tcp->link);
 	}
 	free_tcp(tcp);

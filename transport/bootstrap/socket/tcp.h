@@ -7,7 +7,7 @@
  *   address.c    which address to listen on; sockets
  *   rendezvous.c the listening side of a creation
  *   connect.c    the connecting side
- *   link.c       records over a socket that does not block
+ *   link.c       frames over a socket that does not block
  *   hub.c        the thread that relays
  *   tcp.c        the transport of one rank (rank.h)
  *   message.c    its small messages
@@ -18,7 +18,7 @@
  * process, whose own ranks have a socket pair to it.  Reasons:
  *   - the address in an id, or MASTER_ADDR, is the only one that is known to be reachable; a
  *     mesh needs a listener, an address and a proof for each rank;
- *   - an exchange is one record in and one out for each rank, and needs no tree: it carries a
+ *   - an exchange is one frame in and one out for each rank, and needs no tree: it carries a
  *     few KiB, some times in the life of a communicator;
  *   - every death is seen, by the hub, and told to all with the rank's number, whether
  *     or not the others talk to that rank.  In a mesh on demand a rank sees only the deaths
@@ -34,7 +34,7 @@
  * only its eventfd is written by others.  The table of listeners has a lock (address.c), under
  * which nothing else is taken.  So there is no lock order to keep.
  *
- * Bounds.  Records have a length of at most RECORD_MAX, by their kind.  A rank posts its
+ * Bounds.  The length of a frame is bounded, by its kind (PART_MAX, MESSAGE_MAX).  A rank posts its
  * receives at the sender (READY), which sends a message only to one that is posted; so nobody
  * keeps messages that were not asked for.  A receive from any rank is posted at all; what comes
  * beside the first message is kept, one of each rank.  A rank keeps at most `slots` READYs of
@@ -130,7 +130,7 @@ void batoni_tcp_prove(const struct batoni_side_key *key, char side,
                       const unsigned char challenge[16],
                       unsigned char proof[BATONI_TCP_PROOF_BYTES]);
 
-/* After GO: records, each a head and `length` bytes. */
+/* After GO: frames, each a head and `length` bytes. */
 enum batoni_tcp_kind {
 	BATONI_TCP_PART = 1,  /* to the hub: this rank's part of an exchange (what, bytes); status:
 	                       * it has memory for the whole */
@@ -161,17 +161,17 @@ enum batoni_tcp_gone {
 /* The `what` of a leave; those of exchanges are below. */
 #define BATONI_TCP_WHAT_LEAVE ((uint64_t)1 << 63)
 
-struct batoni_tcp_record {
+struct batoni_tcp_frame {
 	uint32_t kind, from, to, tag, slot, status, length;
 	uint64_t what, bytes;
 };
 
-void batoni_tcp_record_encode(const struct batoni_tcp_record *record,
-                              unsigned char bytes[BATONI_TCP_HEAD_BYTES]);
+void batoni_tcp_frame_encode(const struct batoni_tcp_frame *frame,
+                             unsigned char bytes[BATONI_TCP_HEAD_BYTES]);
 /* False: it is none, or one of its numbers is beyond what a communicator of `size` ranks
  * has.  ALL may be as long as the parts of all ranks. */
-bool batoni_tcp_record_decode(const unsigned char bytes[BATONI_TCP_HEAD_BYTES],
-                              int size, struct batoni_tcp_record *record);
+bool batoni_tcp_frame_decode(const unsigned char bytes[BATONI_TCP_HEAD_BYTES],
+                             int size, struct batoni_tcp_frame *frame);
 
 /* ---- address.c ---- */
 
@@ -244,14 +244,14 @@ batoni_tcp_connect_at(const struct batoni_side_key *key,
 struct batoni_tcp_link;
 
 struct batoni_tcp_link_ops {
-	/* The head of a record has come: where its `length` bytes go (not asked if it is
+	/* The head of a frame has come: where its `length` bytes go (not asked if it is
 	 * 0).  NULL: the link is to be given up (link->error). */
 	unsigned char *(*room)(struct batoni_tcp_link *link,
-	                       const struct batoni_tcp_record *record);
+	                       const struct batoni_tcp_frame *frame);
 	/* The whole has come. */
 	void (*arrived)(struct batoni_tcp_link *link,
-	                const struct batoni_tcp_record *record);
-	/* A record that was queued is written, or dropped with the link. */
+	                const struct batoni_tcp_frame *frame);
+	/* A frame that was queued is written, or dropped with the link. */
 	void (*written)(struct batoni_tcp_link *link, void *tag, size_t bytes);
 };
 
@@ -261,7 +261,7 @@ struct batoni_tcp_link {
 	int size; /* ranks of the communicator */
 	unsigned char head[BATONI_TCP_HEAD_BYTES];
 	size_t head_got, body_got;
-	struct batoni_tcp_record record;
+	struct batoni_tcp_frame frame;
 	unsigned char *body;
 	struct batoni_list_node out;
 	/* Why it can go on no longer; 0: it is sound. */
@@ -271,12 +271,12 @@ struct batoni_tcp_link {
 
 void batoni_tcp_link_init(struct batoni_tcp_link *link, int fd, int size,
                           const struct batoni_tcp_link_ops *ops);
-/* Queue a record.  `bytes` are copied; or, if `keep`, stay where they are until `written`.
+/* Queue a frame.  `bytes` are copied; or, if `keep`, stay where they are until `written`.
  * False: no memory. */
 bool batoni_tcp_link_queue(struct batoni_tcp_link *link,
-                           const struct batoni_tcp_record *record,
+                           const struct batoni_tcp_frame *frame,
                            const void *bytes, bool keep, void *tag);
-/* Read what is there, up to some records.  Returns how many came. */
+/* Read what is there, up to some frames.  Returns how many came. */
 size_t batoni_tcp_link_read(struct batoni_tcp_link *link);
 /* Write what goes.  True: nothing is left. */
 bool batoni_tcp_link_write(struct batoni_tcp_link *link);

@@ -187,23 +187,23 @@ batoni_tcp_prove(const struct batoni_side_key *key, char side,
 	                proof);
 }
 
-/* ---- records ---- */
+/* ---- frames ---- */
 
 void
-batoni_tcp_record_encode(const struct batoni_tcp_record *record,
-                         unsigned char bytes[BATONI_TCP_HEAD_BYTES])
+batoni_tcp_frame_encode(const struct batoni_tcp_frame *frame,
+                        unsigned char bytes[BATONI_TCP_HEAD_BYTES])
 {
 	unsigned char *at = put32(bytes, RECORD_MAGIC);
 
-	at = put32(at, record->kind);
-	at = put32(at, record->from);
-	at = put32(at, record->to);
-	at = put32(at, record->tag);
-	at = put32(at, record->slot);
-	at = put32(at, record->status);
-	at = put32(at, record->length);
-	at = put64(at, record->what);
-	put64(at, record->bytes);
+	at = put32(at, frame->kind);
+	at = put32(at, frame->from);
+	at = put32(at, frame->to);
+	at = put32(at, frame->tag);
+	at = put32(at, frame->slot);
+	at = put32(at, frame->status);
+	at = put32(at, frame->length);
+	at = put64(at, frame->what);
+	put64(at, frame->bytes);
 }
 
 static bool
@@ -214,77 +214,77 @@ is_statused(uint32_t status)
 
 /* A part has its bytes, or none: a leave, or a rank without memory. */
 static bool
-is_part(const struct batoni_tcp_record *record)
+is_part(const struct batoni_tcp_frame *frame)
 {
-	bool leaves = record->what == BATONI_TCP_WHAT_LEAVE;
+	bool leaves = frame->what == BATONI_TCP_WHAT_LEAVE;
 
-	if (record->what > BATONI_TCP_WHAT_LEAVE ||
-	    record->bytes > BATONI_TCP_PART_MAX ||
-	    leaves != (record->bytes == 0) || !is_statused(record->status))
+	if (frame->what > BATONI_TCP_WHAT_LEAVE ||
+	    frame->bytes > BATONI_TCP_PART_MAX ||
+	    leaves != (frame->bytes == 0) || !is_statused(frame->status))
 		return false;
-	return record->length ==
-	       (record->status == BATON_OK ? record->bytes : 0);
+	return frame->length ==
+	       (frame->status == BATON_OK ? frame->bytes : 0);
 }
 
 static bool
-is_all(const struct batoni_tcp_record *record, int size)
+is_all(const struct batoni_tcp_frame *frame, int size)
 {
-	if (record->bytes > BATONI_TCP_PART_MAX || !is_statused(record->status))
+	if (frame->bytes > BATONI_TCP_PART_MAX || !is_statused(frame->status))
 		return false;
-	return record->length == (record->status == BATON_OK
-	                                  ? record->bytes * (uint64_t)size
-	                                  : 0);
+	return frame->length == (frame->status == BATON_OK
+	                                 ? frame->bytes * (uint64_t)size
+	                                 : 0);
 }
 
 static bool
-is_message(const struct batoni_tcp_record *record)
+is_message(const struct batoni_tcp_frame *frame)
 {
-	return record->slot < BATONI_SLOTS_LIMIT && record->tag <= INT32_MAX &&
-	       record->length <= BATONI_TCP_MESSAGE_MAX &&
-	       record->length <= record->bytes &&
-	       record->bytes <= BATONI_TCP_MESSAGE_MAX;
+	return frame->slot < BATONI_SLOTS_LIMIT && frame->tag <= INT32_MAX &&
+	       frame->length <= BATONI_TCP_MESSAGE_MAX &&
+	       frame->length <= frame->bytes &&
+	       frame->bytes <= BATONI_TCP_MESSAGE_MAX;
 }
 
 bool
-batoni_tcp_record_decode(const unsigned char bytes[BATONI_TCP_HEAD_BYTES],
-                         int size, struct batoni_tcp_record *record)
+batoni_tcp_frame_decode(const unsigned char bytes[BATONI_TCP_HEAD_BYTES],
+                        int size, struct batoni_tcp_frame *frame)
 {
 	const unsigned char *at = bytes;
 
 	if (get32(&at) != RECORD_MAGIC)
 		return false;
-	record->kind = get32(&at);
-	record->from = get32(&at);
-	record->to = get32(&at);
-	record->tag = get32(&at);
-	record->slot = get32(&at);
-	record->status = get32(&at);
-	record->length = get32(&at);
-	record->what = get64(&at);
-	record->bytes = get64(&at);
-	if (record->from >= (uint32_t)size || record->to >= (uint32_t)size)
+	frame->kind = get32(&at);
+	frame->from = get32(&at);
+	frame->to = get32(&at);
+	frame->tag = get32(&at);
+	frame->slot = get32(&at);
+	frame->status = get32(&at);
+	frame->length = get32(&at);
+	frame->what = get64(&at);
+	frame->bytes = get64(&at);
+	if (frame->from >= (uint32_t)size || frame->to >= (uint32_t)size)
 		return false;
-	switch (record->kind) {
+	switch (frame->kind) {
 	case BATONI_TCP_PART:
-		return is_part(record);
+		return is_part(frame);
 	case BATONI_TCP_ALL:
-		return is_all(record, size);
+		return is_all(frame, size);
 	case BATONI_TCP_DATA:
-		return is_message(record);
+		return is_message(frame);
 	case BATONI_TCP_READY:
 	case BATONI_TCP_RETRACT:
 	case BATONI_TCP_RETRACTED:
-		return record->length == 0 && record->tag <= INT32_MAX &&
-		       record->slot < BATONI_SLOTS_LIMIT;
+		return frame->length == 0 && frame->tag <= INT32_MAX &&
+		       frame->slot < BATONI_SLOTS_LIMIT;
 	case BATONI_TCP_GONE:
-		return record->length == 0 && record->what <= (uint64_t)size &&
-		       record->status >= BATONI_TCP_CLOSED &&
-		       record->status <= BATONI_TCP_LOST;
+		return frame->length == 0 && frame->what <= (uint64_t)size &&
+		       frame->status >= BATONI_TCP_CLOSED &&
+		       frame->status <= BATONI_TCP_LOST;
 	case BATONI_TCP_ABORT:
-		return record->length == 0 && record->what <= (uint64_t)size;
+		return frame->length == 0 && frame->what <= (uint64_t)size;
 	case BATONI_TCP_BYE:
 	case BATONI_TCP_LEFT:
-		return record->length == 0;
+		return frame->length == 0;
 	default:
 		return false;
 	}

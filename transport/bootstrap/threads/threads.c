@@ -3,9 +3,9 @@
  * The bootstrap of ranks that are in one process: threads that meet by an id, or one thread that
  * creates all of them.
  *
- * They share a board with two tables.  Each rank writes its record into the table of the round;
+ * They share a board with two tables.  Each rank writes its contribution into the table of the round;
  * when all have, each reads it there.  A rank that is one round ahead writes the other
- * table, and no rank is two rounds ahead, since its round needs the records of all.
+ * table, and no rank is two rounds ahead, since its round needs the contributions of all.
  *
  * Any thread.  The board's lock is a leaf.
  */
@@ -23,8 +23,8 @@ struct batoni_board {
 	int inside;     /* ranks that have not closed */
 	bool left;      /* some rank has closed */
 	uint64_t rounds; /* that are complete */
-	int brought;    /* records of the one that is not */
-	unsigned char *tables; /* two, each of `size` records of BATONI_RECORD_MAX bytes */
+	int brought;    /* contributions to the one that is not */
+	unsigned char *tables; /* two, each of `size` contributions of up to BATONI_EXCHANGE_MAX bytes */
 };
 
 struct endpoint {
@@ -48,7 +48,7 @@ open_board(int size, struct batoni_board **board_p)
 
 	if (!board)
 		return BATON_ERR_NOMEM;
-	board->tables = batoni_alloc(2 * (size_t)size, BATONI_RECORD_MAX);
+	board->tables = batoni_alloc(2 * (size_t)size, BATONI_EXCHANGE_MAX);
 	if (!board->tables) {
 		batoni_free(board);
 		return BATON_ERR_NOMEM;
@@ -59,12 +59,12 @@ open_board(int size, struct batoni_board **board_p)
 	return BATON_OK;
 }
 
-/* Records lie one behind the other, `bytes` apart. */
+/* Contributions lie one behind the other, `bytes` apart. */
 static unsigned char *
 table_of(const struct batoni_board *board, uint64_t round)
 {
 	return board->tables +
-	       (round % 2) * (size_t)board->size * BATONI_RECORD_MAX;
+	       (round % 2) * (size_t)board->size * BATONI_EXCHANGE_MAX;
 }
 
 static enum baton_status

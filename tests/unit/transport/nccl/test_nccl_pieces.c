@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What checked mode makes of a peer's records about lists (transport/nccl/nccl_lists.c), one by
+ * What checked mode makes of a peer's control messages about lists (transport/nccl/nccl_lists.c), one by
  * one: rank 1 of two, without NCCL.  The test says what rank 0 says; the lower transport keeps
  * what rank 1 answers.  Nothing is launched: what is READY stays so.
  */
@@ -16,7 +16,7 @@ enum { SLOTS = 8, LISTS_MAX = 100, THEIRS = 5 };
 static struct batoni_nccl nccl;
 static struct batoni_transport lower;
 static struct batoni_upcalls upcalls;
-static struct batoni_nccl_record heard[64]; /* by rank 0 */
+static struct batoni_nccl_control heard[64]; /* by rank 0 */
 static size_t heard_n;
 static struct batoni_transfer transfers[SLOTS];
 static enum baton_status ended[SLOTS]; /* PENDING: it has not */
@@ -102,11 +102,11 @@ op_of(uint32_t slot)
 
 /* Rank 0 says it, and rank 1 answers. */
 static void
-say(const struct batoni_nccl_record *record)
+say(const struct batoni_nccl_control *control)
 {
 	/* What was sent before has gone. */
 	batoni_nccl_hear(nccl.checked);
-	batoni_nccl_heard(nccl.checked, 0, record);
+	batoni_nccl_heard(nccl.checked, 0, control);
 	batoni_nccl_send_all(nccl.checked);
 	if (nccl.checked->failed && !broken)
 		on_broken(NULL, nccl.checked->fatal, nccl.checked->fatal_call,
@@ -167,10 +167,10 @@ issue(uint32_t slot, bool sends, struct list *list)
 }
 
 /* The header of rank 0's send in slot THEIRS, of this list. */
-static struct batoni_nccl_record
+static struct batoni_nccl_control
 header_of(const struct list *list)
 {
-	return (struct batoni_nccl_record){
+	return (struct batoni_nccl_control){
 		.kind = BATONI_NCCL_SAYS_HEADER,
 		.operation = BATON_OPERATION_SEND,
 		.type = BATON_UINT8,
@@ -180,11 +180,11 @@ header_of(const struct list *list)
 	};
 }
 
-static struct batoni_nccl_record
+static struct batoni_nccl_control
 piece_of(const struct list *list, uint32_t slot, size_t from)
 {
-	struct batoni_nccl_record piece = {.kind = BATONI_NCCL_SAYS_PIECE,
-	                                   .slot = slot};
+	struct batoni_nccl_control piece = {.kind = BATONI_NCCL_SAYS_PIECE,
+	                                    .slot = slot};
 	size_t left = list->list.header_bytes - from;
 
 	piece.used = (uint8_t)(left < BATONI_NCCL_PIECE_BYTES
@@ -195,7 +195,7 @@ piece_of(const struct list *list, uint32_t slot, size_t from)
 }
 
 /* The last thing that rank 1 said. */
-static const struct batoni_nccl_record *
+static const struct batoni_nccl_control *
 last(enum batoni_nccl_says kind)
 {
 	ck_assert_uint_gt(heard_n, 0);
@@ -210,7 +210,7 @@ answer_fetches(const struct list *list, uint32_t slot)
 	size_t from = 0;
 
 	while (from < list->list.header_bytes) {
-		const struct batoni_nccl_record asked =
+		const struct batoni_nccl_control asked =
 			*last(BATONI_NCCL_SAYS_FETCH);
 
 		ck_assert_uint_eq(asked.slot, THEIRS);
@@ -218,7 +218,7 @@ answer_fetches(const struct list *list, uint32_t slot)
 		ck_assert_uint_eq(asked.bytes, from);
 		ck_assert_uint_gt(asked.count, 0);
 		for (uint32_t i = 0; i < asked.count; i++) {
-			struct batoni_nccl_record piece =
+			struct batoni_nccl_control piece =
 				piece_of(list, slot, from);
 
 			ck_assert_uint_gt(piece.used, 0);
@@ -236,7 +236,7 @@ START_TEST(a_header_is_asked_for_and_compared)
 
 	for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++) {
 		struct list theirs, ours;
-		struct batoni_nccl_record header;
+		struct batoni_nccl_control header;
 
 		begin();
 		make(&theirs, counts[k], true);
@@ -261,7 +261,7 @@ END_TEST
 START_TEST(what_differs_ends_the_receive_alone)
 {
 	struct list theirs, ours;
-	struct batoni_nccl_record header;
+	struct batoni_nccl_control header;
 
 	begin();
 	make(&theirs, 40, true);
@@ -293,7 +293,7 @@ END_TEST
 START_TEST(the_second_list_is_asked_for_behind_the_first)
 {
 	static struct list theirs, first, second;
-	struct batoni_nccl_record header;
+	struct batoni_nccl_control header;
 	size_t said;
 
 	begin();
@@ -322,10 +322,10 @@ END_TEST
 START_TEST(a_send_gives_what_it_is_asked_for)
 {
 	struct list ours;
-	struct batoni_nccl_record fetch = {.kind = BATONI_NCCL_SAYS_FETCH,
+	struct batoni_nccl_control fetch = {.kind = BATONI_NCCL_SAYS_FETCH,
 	                                   .slot = 4, .other = 7, .count = 3};
-	struct batoni_nccl_record taken = {.kind = BATONI_NCCL_SAYS_TAKEN,
-	                                   .slot = 4};
+	struct batoni_nccl_control taken = {.kind = BATONI_NCCL_SAYS_TAKEN,
+	                                    .slot = 4};
 	size_t from = 0;
 
 	begin();
@@ -360,9 +360,9 @@ END_TEST
 /* ---- what no rank says ---- */
 
 static void
-expect_broken(const struct batoni_nccl_record *record)
+expect_broken(const struct batoni_nccl_control *control)
 {
-	say(record);
+	say(control);
 	ck_assert(broken);
 	finish();
 }
@@ -371,7 +371,7 @@ expect_broken(const struct batoni_nccl_record *record)
 static void
 begin_with(struct list *theirs, struct list *sent, struct list *declared)
 {
-	struct batoni_nccl_record header;
+	struct batoni_nccl_control header;
 
 	begin();
 	make(theirs, 60, true);
@@ -386,10 +386,10 @@ begin_with(struct list *theirs, struct list *sent, struct list *declared)
 	ck_assert(!broken);
 }
 
-START_TEST(records_that_no_rank_says_break_the_communicator)
+START_TEST(control_messages_that_no_rank_sends_break_the_communicator)
 {
 	static struct list theirs, sent, declared;
-	const struct batoni_nccl_record wrong[] = {
+	const struct batoni_nccl_control wrong[] = {
 		/* Beyond the header; more than it has; too many; of a plain message, of a
 		 * receive, of no operation. */
 		{.kind = BATONI_NCCL_SAYS_FETCH, .slot = 4, .count = 1, .bytes = 160},
@@ -430,7 +430,7 @@ END_TEST
 START_TEST(a_header_asked_for_too_soon_breaks_the_communicator)
 {
 	static struct list theirs, declared, sent;
-	const struct batoni_nccl_record fetch = {
+	const struct batoni_nccl_control fetch = {
 		.kind = BATONI_NCCL_SAYS_FETCH, .slot = 4, .count = 7};
 
 	begin_with(&theirs, &sent, &declared);
@@ -444,7 +444,7 @@ END_TEST
 START_TEST(a_piece_too_many_breaks_the_communicator)
 {
 	static struct list theirs, declared, sent;
-	struct batoni_nccl_record piece;
+	struct batoni_nccl_control piece;
 
 	begin_with(&theirs, &sent, &declared);
 	/* FETCH is not said again: the next piece comes unasked. */
@@ -456,13 +456,13 @@ START_TEST(a_piece_too_many_breaks_the_communicator)
 }
 END_TEST
 
-/* The list's own header is not what the record says of it. */
+/* The list's own header is not what the control message says of it. */
 static void
 expect_broken_by(const struct list *theirs,
-                 const struct batoni_nccl_record *header)
+                 const struct batoni_nccl_control *header)
 {
 	static struct list ours;
-	struct batoni_nccl_record piece;
+	struct batoni_nccl_control piece;
 	size_t from = 0;
 
 	make(&ours, 1, false);
@@ -481,7 +481,7 @@ expect_broken_by(const struct list *theirs,
 START_TEST(a_payload_of_two_lengths_breaks_the_communicator)
 {
 	static struct list theirs;
-	struct batoni_nccl_record header;
+	struct batoni_nccl_control header;
 
 	begin();
 	make(&theirs, 1, true);
@@ -494,7 +494,7 @@ END_TEST
 START_TEST(a_header_of_two_lengths_breaks_the_communicator)
 {
 	static struct list theirs;
-	struct batoni_nccl_record header;
+	struct batoni_nccl_control header;
 
 	begin();
 	make(&theirs, 1, true);
@@ -512,7 +512,7 @@ main(void)
 		what_differs_ends_the_receive_alone,
 		the_second_list_is_asked_for_behind_the_first,
 		a_send_gives_what_it_is_asked_for,
-		records_that_no_rank_says_break_the_communicator,
+		control_messages_that_no_rank_sends_break_the_communicator,
 		a_header_asked_for_too_soon_breaks_the_communicator,
 		a_piece_too_many_breaks_the_communicator,
 		a_payload_of_two_lengths_breaks_the_communicator,

@@ -550,7 +550,7 @@ make_alone(int *hub_p)
 
 START_TEST(the_end_of_the_hub_breaks_who_has_not_left)
 {
-	const struct batoni_tcp_record all = {.kind = BATONI_TCP_ALL};
+	const struct batoni_tcp_frame all = {.kind = BATONI_TCP_ALL};
 	unsigned char bytes[BATONI_TCP_HEAD_BYTES];
 
 	for (int leaves = 0; leaves < 2; leaves++) {
@@ -561,7 +561,7 @@ START_TEST(the_end_of_the_hub_breaks_who_has_not_left)
 		transport = ranks[1].transport;
 		ck_assert_int_eq(transport->ops->leave(transport),
 		                 BATON_PENDING);
-		batoni_tcp_record_encode(&all, bytes);
+		batoni_tcp_frame_encode(&all, bytes);
 		if (leaves) {
 			send_raw(hub, bytes, sizeof(bytes));
 			ck_assert_int_eq(transport->ops->leave(transport),
@@ -578,10 +578,10 @@ START_TEST(the_end_of_the_hub_breaks_who_has_not_left)
 }
 END_TEST
 
-/* What one rank sends that is no record, or is not its own. */
+/* What one rank sends that is no frame, or is not its own. */
 START_TEST(a_rank_that_breaks_the_rules_is_given_up)
 {
-	static const struct batoni_tcp_record bad[] = {
+	static const struct batoni_tcp_frame bad[] = {
 		{.kind = BATONI_TCP_KINDS, .from = 2},
 		{.kind = BATONI_TCP_READY, .from = 1},
 		{.kind = BATONI_TCP_GONE, .from = 2, .status = BATONI_TCP_LOST},
@@ -592,7 +592,7 @@ START_TEST(a_rank_that_breaks_the_rules_is_given_up)
 		unsigned char bytes[BATONI_TCP_HEAD_BYTES];
 
 		make_ranks(2);
-		batoni_tcp_record_encode(&bad[i], bytes);
+		batoni_tcp_frame_encode(&bad[i], bytes);
 		send_raw(fds[2], bytes, sizeof(bytes));
 		await_broken(0, "rank 2 is gone: it has broken the rules");
 		await_broken(1, "rank 2 is gone: it has broken the rules");
@@ -605,16 +605,16 @@ END_TEST
 /* What comes to a rank that it has not asked for ends its end, and so the others'. */
 START_TEST(data_that_nobody_waits_for_is_not_taken)
 {
-	const struct batoni_tcp_record data = {.kind = BATONI_TCP_DATA,
-	                                       .from = 2,
-	                                       .to = 1,
-	                                       .slot = SLOTS + 1,
-	                                       .bytes = 1,
-	                                       .length = 1};
+	const struct batoni_tcp_frame data = {.kind = BATONI_TCP_DATA,
+	                                      .from = 2,
+	                                      .to = 1,
+	                                      .slot = SLOTS + 1,
+	                                      .bytes = 1,
+	                                      .length = 1};
 	unsigned char bytes[BATONI_TCP_HEAD_BYTES + 1] = {0};
 
 	make_ranks(2);
-	batoni_tcp_record_encode(&data, bytes);
+	batoni_tcp_frame_encode(&data, bytes);
 	send_raw(fds[2], bytes, sizeof(bytes));
 	await_broken(1, "no record of it");
 	close_rank(1, true);
@@ -624,15 +624,15 @@ START_TEST(data_that_nobody_waits_for_is_not_taken)
 }
 END_TEST
 
-/* A record of rank 0 to itself: when it is back, the hub has looked at all links. */
+/* A frame of rank 0 to itself: when it is back, the hub has looked at all links. */
 static void
 pass_to_self(int fd, uint64_t limit)
 {
-	static const struct batoni_tcp_record own = {
+	static const struct batoni_tcp_frame own = {
 		.kind = BATONI_TCP_READY, .from = 0, .to = 0};
 	unsigned char bytes[BATONI_TCP_HEAD_BYTES];
 
-	batoni_tcp_record_encode(&own, bytes);
+	batoni_tcp_frame_encode(&own, bytes);
 	send_raw(fd, bytes, sizeof(bytes));
 	while (recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) != sizeof(bytes))
 		pause_until(limit);
@@ -642,7 +642,7 @@ pass_to_self(int fd, uint64_t limit)
  * on. */
 START_TEST(a_rank_that_stands_still_holds_up_no_others)
 {
-	static const struct batoni_tcp_record ready = {
+	static const struct batoni_tcp_frame ready = {
 		.kind = BATONI_TCP_READY, .from = 1, .to = 2};
 	unsigned char bytes[BATONI_TCP_HEAD_BYTES];
 	uint64_t limit = batoni_real_ns() + LIMIT_NS;
@@ -651,7 +651,7 @@ START_TEST(a_rank_that_stands_still_holds_up_no_others)
 
 	start_hub(RANKS, RANKS, mine);
 	least = batoni_mem_bytes();
-	batoni_tcp_record_encode(&ready, bytes);
+	batoni_tcp_frame_encode(&ready, bytes);
 	/* Until the hub takes no more, though it goes on: it has served rank 0 meanwhile. */
 	while (full < 10) {
 		ssize_t n = send(mine[1], bytes, sizeof(bytes),
@@ -662,7 +662,7 @@ START_TEST(a_rank_that_stands_still_holds_up_no_others)
 		if (n < 0)
 			pass_to_self(mine[0], limit);
 	}
-	/* 256 KiB of records, each in a block with its list and counts. */
+	/* 256 KiB of frames, each in a block with its list and counts. */
 	ck_assert_uint_lt(batoni_mem_bytes() - least, (size_t)4 << 20);
 	/* Its end is seen, though it is not read. */
 	close(mine[1]);

@@ -156,7 +156,7 @@ START_TEST(replies_and_verdicts_are_accepted_only_as_they_are_written)
 }
 END_TEST
 
-static const struct batoni_tcp_record records[] = {
+static const struct batoni_tcp_frame frames[] = {
 	{.kind = BATONI_TCP_PART, .from = 1, .what = 5, .bytes = 64, .length = 64},
 	{.kind = BATONI_TCP_PART, .from = 2, .what = BATONI_TCP_WHAT_LEAVE},
 	{.kind = BATONI_TCP_ALL, .bytes = 64, .length = 3 * 64},
@@ -171,35 +171,35 @@ static const struct batoni_tcp_record records[] = {
 	{.kind = BATONI_TCP_GONE, .from = 2, .status = BATONI_TCP_LOST},
 };
 
-#define RECORDS (sizeof(records) / sizeof(records[0]))
+#define FRAMES (sizeof(frames) / sizeof(frames[0]))
 
-START_TEST(records_are_accepted_only_as_they_are_written)
+START_TEST(frames_are_accepted_only_as_they_are_written)
 {
 	unsigned char good[BATONI_TCP_HEAD_BYTES], bad[sizeof(good)];
 	unsigned char again[sizeof(good)];
-	struct batoni_tcp_record record;
+	struct batoni_tcp_frame frame;
 	int refused = 0;
 
-	for (size_t i = 0; i < RECORDS; i++) {
-		batoni_tcp_record_encode(&records[i], good);
-		ck_assert(batoni_tcp_record_decode(good, 3, &record));
-		batoni_tcp_record_encode(&record, again);
+	for (size_t i = 0; i < FRAMES; i++) {
+		batoni_tcp_frame_encode(&frames[i], good);
+		ck_assert(batoni_tcp_frame_decode(good, 3, &frame));
+		batoni_tcp_frame_encode(&frame, again);
 		ck_assert_mem_eq(again, good, sizeof(good));
-		ck_assert_uint_eq(record.length, records[i].length);
-		ck_assert_uint_eq(record.what, records[i].what);
-		ck_assert_uint_eq(record.bytes, records[i].bytes);
+		ck_assert_uint_eq(frame.length, frames[i].length);
+		ck_assert_uint_eq(frame.what, frames[i].what);
+		ck_assert_uint_eq(frame.bytes, frames[i].bytes);
 		for (int j = 0; j < 5000; j++) {
 			memcpy(bad, good, sizeof(bad));
 			spoil(bad, sizeof(bad));
-			if (!batoni_tcp_record_decode(bad, 3, &record)) {
+			if (!batoni_tcp_frame_decode(bad, 3, &frame)) {
 				refused++;
 				continue;
 			}
-			batoni_tcp_record_encode(&record, again);
+			batoni_tcp_frame_encode(&frame, again);
 			ck_assert_mem_eq(again, bad, sizeof(bad));
-			ck_assert_uint_lt(record.from, 3);
-			ck_assert_uint_lt(record.to, 3);
-			ck_assert_uint_le(record.length,
+			ck_assert_uint_lt(frame.from, 3);
+			ck_assert_uint_lt(frame.to, 3);
+			ck_assert_uint_le(frame.length,
 			                  3 * BATONI_TCP_PART_MAX);
 		}
 	}
@@ -208,9 +208,9 @@ START_TEST(records_are_accepted_only_as_they_are_written)
 END_TEST
 
 /* Each is good but for one number. */
-START_TEST(records_beyond_a_bound_are_refused)
+START_TEST(frames_beyond_a_bound_are_refused)
 {
-	static const struct batoni_tcp_record bad[] = {
+	static const struct batoni_tcp_frame bad[] = {
 		{.kind = 0},
 		{.kind = BATONI_TCP_KINDS},
 		{.kind = BATONI_TCP_BYE, .from = 3},
@@ -237,11 +237,11 @@ START_TEST(records_beyond_a_bound_are_refused)
 		{.kind = BATONI_TCP_ABORT, .what = 4},
 	};
 	unsigned char bytes[BATONI_TCP_HEAD_BYTES];
-	struct batoni_tcp_record record;
+	struct batoni_tcp_frame frame;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		batoni_tcp_record_encode(&bad[i], bytes);
-		ck_assert_msg(!batoni_tcp_record_decode(bytes, 3, &record),
+		batoni_tcp_frame_encode(&bad[i], bytes);
+		ck_assert_msg(!batoni_tcp_frame_decode(bytes, 3, &frame),
 		              "record %zu", i);
 	}
 }
@@ -722,8 +722,8 @@ main(void)
 		proofs_are_hmac_sha_256,
 		hellos_are_accepted_only_as_they_are_written,
 		replies_and_verdicts_are_accepted_only_as_they_are_written,
-		records_are_accepted_only_as_they_are_written,
-		records_beyond_a_bound_are_refused,
+		frames_are_accepted_only_as_they_are_written,
+		frames_beyond_a_bound_are_refused,
 		who_has_the_secret_comes_in,
 		garbage_is_sent_away,
 		hellos_that_do_not_fit_are_sent_away,

@@ -46,15 +46,15 @@ close_all(void)
 
 /* What a rank brings in a round. */
 static void
-fill(unsigned char *record, int rank, int round, size_t bytes)
+fill(unsigned char *contribution, int rank, int round, size_t bytes)
 {
-	memset(record, 16 * round + rank, bytes);
+	memset(contribution, 16 * round + rank, bytes);
 }
 
 static enum baton_status
 exchange(int rank, int round, size_t bytes, const void **all_p)
 {
-	unsigned char mine[BATONI_RECORD_MAX];
+	unsigned char mine[BATONI_EXCHANGE_MAX];
 
 	fill(mine, rank, round, bytes);
 	return ranks[rank].ops->exchange(&ranks[rank], mine, bytes, all_p);
@@ -63,7 +63,7 @@ exchange(int rank, int round, size_t bytes, const void **all_p)
 static void
 assert_all(const unsigned char *all, int round, size_t bytes)
 {
-	unsigned char expected[BATONI_RECORD_MAX];
+	unsigned char expected[BATONI_EXCHANGE_MAX];
 
 	for (int rank = 0; rank < RANKS; rank++) {
 		fill(expected, rank, round, bytes);
@@ -71,9 +71,9 @@ assert_all(const unsigned char *all, int round, size_t bytes)
 	}
 }
 
-START_TEST(each_rank_gets_the_records_of_all)
+START_TEST(each_rank_gets_the_contributions_of_all)
 {
-	static const size_t lengths[] = {1, BATONI_RECORD_MAX, 7};
+	static const size_t lengths[] = {1, BATONI_EXCHANGE_MAX, 7};
 	const void *all;
 
 	join_all();
@@ -96,7 +96,7 @@ START_TEST(each_rank_gets_the_records_of_all)
 }
 END_TEST
 
-START_TEST(records_stay_while_another_rank_is_a_round_ahead)
+START_TEST(contributions_stay_while_another_rank_is_a_round_ahead)
 {
 	const void *first, *next;
 
@@ -105,7 +105,7 @@ START_TEST(records_stay_while_another_rank_is_a_round_ahead)
 		exchange(i, 0, 64, &first);
 	ck_assert_int_eq(exchange(RANKS - 1, 0, 64, &first), BATON_OK);
 	ck_assert_int_eq(exchange(0, 0, 64, &next), BATON_OK);
-	ck_assert_int_eq(exchange(0, 1, BATONI_RECORD_MAX, &next),
+	ck_assert_int_eq(exchange(0, 1, BATONI_EXCHANGE_MAX, &next),
 	                 BATON_PENDING);
 	assert_all(first, 0, 64);
 	ck_assert_int_eq(exchange(1, 0, 64, &next), BATON_OK);
@@ -434,8 +434,8 @@ int
 main(void)
 {
 	const TTest *const tests[] = {
-		each_rank_gets_the_records_of_all,
-		records_stay_while_another_rank_is_a_round_ahead,
+		each_rank_gets_the_contributions_of_all,
+		contributions_stay_while_another_rank_is_a_round_ahead,
 		a_rank_that_closes_ends_the_wait_of_the_others,
 		a_round_that_is_complete_is_had_by_all,
 		a_board_without_memory_leaves_nothing,

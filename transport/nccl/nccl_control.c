@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checked mode, and lists: records between the hosts, over the messages of the lower transport.
+ * Checked mode, and lists: control messages between the hosts, over the messages of the lower transport.
  *
  * Each pair of ranks has a wire: in each direction one message below at a time, on the last tag.
  * The one-sided layer's messages have other slots and tags, and so have the program's that go there.
- * A receive for as many records as can ever wait is kept posted.  What is said while a
+ * A receive for as many control messages as can ever wait is kept posted.  What is said while a
  * message is under way goes together in the next one, in its order.  So there is no pool to
- * run out, and no record waits for another peer.  How many records can wait for one peer is
- * bounded by the protocol (BATONI_NCCL_RECORDS).  A peer that says more than the protocol allows
+ * run out, and no control message waits for another peer.  How many control messages can wait for one peer is
+ * bounded by the protocol (BATONI_NCCL_CONTROLS).  A peer that says more than the protocol allows
  * (headers beyond BATONI_NCCL_AHEAD, answers to what it was not told) would exceed it, and breaks
- * the communicator by PEER; so does a message that is not a number of whole records.
+ * the communicator by PEER; so does a message that is not a number of whole control messages.
  *
  * The lower transport calls `done` within its own slots, also within those of another rank
  * (local): the part is put in a list, and batoni_nccl_hear acts on it within a slot of this
@@ -77,14 +77,14 @@ batoni_nccl_part_done(struct batoni_nccl_checked *checked,
 
 static void
 post(struct batoni_nccl_checked *checked, struct batoni_nccl_part *part,
-     struct batoni_nccl_record *records, size_t n)
+     struct batoni_nccl_control *controls, size_t n)
 {
 	struct batoni_path *path = path_lower(checked);
 	enum baton_status status;
 
 	part->transfer.tag = checked->nccl->lower->tag_max;
-	part->transfer.buffer = records;
-	part->transfer.bytes = n * sizeof(*records);
+	part->transfer.buffer = controls;
+	part->transfer.bytes = n * sizeof(*controls);
 	part->transfer.done_bytes = 0;
 	part->transfer.native_call = NULL;
 	part->lower = true;
@@ -106,17 +106,17 @@ may_send(struct batoni_nccl_checked *checked, struct batoni_nccl_wire *wire)
 /* An acknowledgement that waits takes another one in. */
 static bool
 add_to_last(struct batoni_nccl_wire *wire,
-            const struct batoni_nccl_record *record)
+            const struct batoni_nccl_control *control)
 {
-	struct batoni_nccl_record *said = wire->said[wire->filling];
+	struct batoni_nccl_control *said = wire->said[wire->filling];
 
 	for (unsigned i = 0;
-	     i < wire->said_n && record->kind == BATONI_NCCL_SAYS_LAUNCHED;
+	     i < wire->said_n && control->kind == BATONI_NCCL_SAYS_LAUNCHED;
 	     i++) {
-		if (said[i].kind != record->kind ||
-		    said[i].slot != record->slot)
+		if (said[i].kind != control->kind ||
+		    said[i].slot != control->slot)
 			continue;
-		said[i].count += record->count;
+		said[i].count += control->count;
 		return true;
 	}
 	return false;
@@ -134,18 +134,18 @@ blame(struct batoni_nccl_checked *checked, int peer, const char *what)
 
 void
 batoni_nccl_say(struct batoni_nccl_checked *checked, int peer,
-                const struct batoni_nccl_record *record)
+                const struct batoni_nccl_control *control)
 {
 	struct batoni_nccl_wire *wire = &checked->wires[peer];
 
-	if (atomic_load(&checked->takes_back) || add_to_last(wire, record))
+	if (atomic_load(&checked->takes_back) || add_to_last(wire, control))
 		return;
-	if (wire->said_n == BATONI_NCCL_RECORDS) {
+	if (wire->said_n == BATONI_NCCL_CONTROLS) {
 		blame(checked, peer,
 		      "has asked for more records than may wait for it");
 		return;
 	}
-	wire->said[wire->filling][wire->said_n++] = *record;
+	wire->said[wire->filling][wire->said_n++] = *control;
 	may_send(checked, wire);
 }
 
@@ -154,7 +154,7 @@ batoni_nccl_unsay(struct batoni_nccl_checked *checked, int peer,
                   enum batoni_nccl_says kind, uint32_t slot)
 {
 	struct batoni_nccl_wire *wire = &checked->wires[peer];
-	struct batoni_nccl_record *said = wire->said[wire->filling];
+	struct batoni_nccl_control *said = wire->said[wire->filling];
 	unsigned i = 0;
 
 	while (i < wire->said_n &&
@@ -173,7 +173,7 @@ batoni_nccl_waits_to_say(const struct batoni_nccl_checked *checked, int peer,
                          enum batoni_nccl_says kind)
 {
 	const struct batoni_nccl_wire *wire = &checked->wires[peer];
-	const struct batoni_nccl_record *said = wire->said[wire->filling];
+	const struct batoni_nccl_control *said = wire->said[wire->filling];
 
 	for (unsigned i = 0; i < wire->said_n; i++)
 		if (said[i].kind == kind)
@@ -206,7 +206,7 @@ static void
 listen_to(struct batoni_nccl_checked *checked, struct batoni_nccl_wire *wire)
 {
 	if (!atomic_load(&checked->takes_back) && !checked->failed) {
-		post(checked, &wire->in, wire->arriving, BATONI_NCCL_RECORDS);
+		post(checked, &wire->in, wire->arriving, BATONI_NCCL_CONTROLS);
 		checked->posted++;
 	}
 }
