@@ -5,7 +5,7 @@
  * batoni_transport; NULL: it offers none, and why_no_puts says why).
  *
  * The transport moves the bytes into a window that all ranks have registered together, and the
- * library below counts, at the target, the transfers that have come from each source: its
+ * library counts, at the target, the transfers that have come from each source: its
  * *units*.  The counters that programs see are not its business.  When a put has ended here, the
  * layer tells the target by a message of its own how many units this rank has begun to it by
  * then, an absolute number: messages of different contexts overtake each other, and a put that

@@ -18,7 +18,7 @@
 #include "device.h"
 #include "transport.h"
 
-/* A message as it travels below: a header first. */
+/* A message as the lower transport carries it: a header first. */
 #define BATONI_STAGING_HEADER_BYTES ((size_t)48)
 
 struct batoni_staging_config {

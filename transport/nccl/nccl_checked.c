@@ -76,7 +76,7 @@
  *     which may stand behind it.
  *   - Lists meet lists; a plain message and a list wait, each for its own kind.
  *   - It is idle until this rank has a list: nothing is in flight, no receive is posted, and
- *     control messages of peers wait below, where sends may stay (`unbuffered`) until then, or until this
+ *     control messages of peers wait at the lower transport, where sends may stay (`unbuffered`) until then, or until this
  *     rank leaves.
  *   - If the library of the lower transport is finalised, a communicator that has had a list
  *     ends, and another one refuses lists (nccl->lists_used, lists_lost).
@@ -109,11 +109,11 @@ count_load(struct batoni_nccl_checked *checked)
 
 	load->in_flight = checked->begun + checked->sending + heard;
 	load->moving = (uint32_t)heard + batoni_nccl_any_may_launch(checked);
-	/* Where it is quiet a send below ends within a call of its target; where it is
+	/* Where it is quiet a send of the lower transport ends within a call of its target; where it is
 	 * unbuffered, when the target listens. */
 	if (!load->quiet && !checked->nccl->lower->unbuffered)
 		load->moving += checked->sending;
-	/* Of the messages below, which the engine polls where the one-sided layer has
+	/* Of the lower transport's messages, which the engine polls where the one-sided layer has
 	 * some. */
 	if (checked->nccl->config.lower_slot)
 		load->standing = checked->posted;

@@ -2,7 +2,7 @@
 /*
  * Checked mode, and lists: control messages between the hosts, over the messages of the lower transport.
  *
- * Each pair of ranks has a wire: in each direction one message below at a time, on the last tag.
+ * Each pair of ranks has a wire: in each direction one message of the lower transport at a time, on the last tag.
  * The one-sided layer's messages have other slots and tags, and so have the program's that go there.
  * A receive for as many control messages as can ever wait is kept posted.  What is said while a
  * message is under way goes together in the next one, in its order.  So there is no pool to

@@ -4,7 +4,7 @@
  * (runtime/core/liveness.c).  NCCL may say nothing then, and the kernels wait for ever.
  *
  * Each rank's hello has the name of its process's bell, which says host and process.
- * A transport below that shares memory between ranks (local, MPI) knows them, and then its
+ * A lower transport that shares memory between ranks (local, MPI) knows them, and then its
  * `peers` are used.  Where it does not (the side channel), segments and bells stay NULL.
  */
 #include <unistd.h>

@@ -14,7 +14,7 @@
  * message gets its next turn: one of the same peer if that has no chunk left, else one of
  * the peer whose turn it is.
  *
- * Nothing waits in a circle.  A receive takes a chunk, posts it below, and only then
+ * Nothing waits in a circle.  A receive takes a chunk, posts it at the lower transport, and only then
  * grants the piece.  A send takes a chunk only for a piece that was granted.  So a send's
  * chunk always finds its receive, and is given back without further conditions; a
  * receive's chunk needs one of the peer's send chunks, of which each comes back.

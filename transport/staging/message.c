@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Staging: the protocol; ends, parts below, failures, events.
+ * Staging: the protocol; ends, parts at the lower transport, failures, events.
  *
  * Every message begins with a header on its own tag, and the headers of the program's
  * messages to a peer leave in the order of issue, whatever their tags, since a receive of any tag takes
  * the first.  A receive posts a bounce buffer for a header and an eager message; it holds nothing else
  * before it has matched.
  *
- * Short messages (eager) travel behind their header, as one message below.  The bytes are
+ * Short messages (eager) travel behind their header, as one message of the lower transport.  The bytes are
  * copied to an eager buffer first, together with those of other messages that the engine issues
  * at the same time (chunk.c).  Meanwhile the message stands in the *line* of its
  * peer, and so do those that are issued after it.  A receive in device memory takes
@@ -37,18 +37,18 @@
  *
  * Events.  The lower transport calls `done` within its own slots, also within those of
  * another rank (local): the part is put in a list, and settle() acts on it within a slot
- * of this transport.  So no slot below is called from a callback.
+ * of this transport.  So no slot of the lower transport is called from a callback.
  *
  * A message may be scrapped, whose buffer is about to go: it is over then, in CANCELED.  It grants or
  * sends no more pieces, and its copies that were not started are forgotten; those under way are waited
  * for.  Pieces that were granted still come, into their chunks, and are discarded.  What is
- * sent or received in place, in memory of the host, is taken back, or scrapped below.  The peer's
+ * sent or received in place, in memory of the host, is taken back at the lower transport, or scrapped there.  The peer's
  * message stays where it is: only a communicator that is broken scraps.
  *
  * A failure of the device's memory breaks the communicator: the peer has been promised
- * bytes that will not come.  A message that has failed ends although parts of it are below,
+ * bytes that will not come.  A message that has failed ends although parts of it are at the lower transport,
  * which may never end; but not while one of them lies in memory of the program, which the
- * transport below may still write or read.  The engine then lends the buffer, as it breaks.
+ * lower transport may still write or read.  The engine then lends the buffer, as it breaks.
  */
 #include <stdio.h>
 
@@ -123,7 +123,7 @@ is_lower_in_place(const struct batoni_staging *stage,
 	return false;
 }
 
-/* What is below of a message that has failed may never end.  It is not waited for, where it
+/* What the lower transport has of a message that has failed may never end.  It is not waited for, where it
  * lies in memory of this transport's. */
 static bool
 is_over(const struct batoni_staging *stage, const struct stage_message *message)
@@ -175,7 +175,7 @@ batoni_stage_take_part_back(struct batoni_staging *stage,
 	/* It has ended, if it is in stage->ended. */
 	if (!lower || !batoni_list_empty(&part->link))
 		return BATON_ERR_BUSY;
-	/* The engine tells its own paths alone.  At the end of a rank what is taken back below keeps its place
+	/* The engine tells its own paths alone.  At the end of a rank what is taken back at the lower transport keeps its place
 	 * in the order, so that no later message arrives in its stead. */
 	lower->ending = stage->base.messages.ending;
 	status = batoni_path_take_back(lower, &part->transfer);

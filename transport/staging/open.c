@@ -8,7 +8,7 @@
  * Slots at the lower transport: first parts have their message's slot; control parts
  * follow; then each chunk has one.  Hidden tags: one for the grants to each slot, one for
  * the pieces to each slot, then those of the transport above, so that its last one is the
- * last one below too, on which a receive matches messages of any rank.  The tags are the
+ * last one of the lower transport too, on which a receive matches messages of any rank.  The tags are the
  * same on all ranks, as many as the rank with most slots needs.
  *
  * A path beside the messages of the lower transport has the same slots and tags: messages to the peers that it
@@ -17,7 +17,7 @@
  * Closing after an abort: copies under way are waited for, since their memory cannot be
  * freed before; a device that is not well may never end them, and is waited for as long as
  * `patience` says.  Other threads drive meanwhile.  Ranks of this process may end parts of
- * this one then, which only lists them (batoni_stage_done).  A transport below that is
+ * this one then, which only lists them (batoni_stage_done).  A lower transport that is
  * more than this process may still reach the buffers of parts that it has: then the memory
  * of the staging is leaked on purpose, pinned memory only if such a part is in it.  What is
  * mapped of other processes goes when no copy reads it; in order, before the ranks have left.
@@ -159,7 +159,7 @@ alloc_pinned(struct batoni_staging *stage, uint64_t until_ns)
 	if (status != BATON_OK)
 		return status;
 	stage->pinned = at = block;
-	/* Chunks first: their slots below are those of the tokens. */
+	/* Chunks first: their slots at the lower transport are those of the tokens. */
 	token = init_tokens(stage, token, SENDS, CHUNKS, &at);
 	token = init_tokens(stage, token, RECVS, CHUNKS, &at);
 	token = init_tokens(stage, token, SENDS, EAGERS, &at);

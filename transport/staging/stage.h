@@ -3,7 +3,7 @@
  * Staging, as its own files see it.
  *
  * open.c     memory, starting, closing, and what is passed through
- * message.c  the protocol; ends, parts below, failures, events
+ * message.c  the protocol; ends, parts at the lower transport, failures, events
  * stage_path.c  issue, test, take_back, scrap
  * stage_send.c, stage_recv.c  the two sides of a message
  * chunk.c    pinned memory, copies, and whose turn it is
@@ -30,14 +30,14 @@ struct stage_block;
 struct stage_maps;
 struct stage_message;
 
-/* A transfer of a path below. */
+/* A transfer of a lower path. */
 struct stage_part {
 	struct batoni_transfer transfer;
 	struct batoni_list_node link; /* of stage->ended */
 	enum baton_status status;     /* while it is in that list */
 	/* The path that has it, or had it until it was put in that list; or NULL. */
 	struct batoni_path *lower;
-	bool asked; /* below, and could not be taken back */
+	bool asked; /* the lower transport: it could not be taken back */
 };
 
 /* Between a list of tensors and a pinned buffer: where the next byte lies in both, and how many
@@ -77,7 +77,7 @@ struct stage_token {
 enum stage_state {
 	STAGE_FREE,
 	STAGE_LINE,   /* a send: in the order of its tag, its bytes may be copied */
-	STAGE_EAGER,  /* a send: the message is below; a receive: it has come */
+	STAGE_EAGER,  /* a send: the lower transport has it; a receive: it has come */
 	STAGE_ASKED,  /* a send: waits for its first grant */
 	STAGE_FIRST,  /* a receive: not matched */
 	STAGE_PIECES, /* in pieces */
@@ -95,7 +95,7 @@ struct stage_message {
 	enum baton_status outcome;
 	bool host;    /* the buffer is host memory */
 	bool moves;   /* counted in stage->moving */
-	bool failed;  /* what is below may never end */
+	bool failed;  /* what the lower transport has may never end */
 	struct batoni_path *lower; /* the path of its parts: that of its peer */
 	bool ready;   /* STAGE_LINE: it may be sent */
 	uint32_t parts, copies; /* of it, under way, or waiting to be started */
@@ -154,7 +154,7 @@ struct batoni_staging {
 	struct batoni_transport_ops ops;
 	struct batoni_path_ops messages_ops;
 	struct batoni_transport *lower;
-	/* Another path below, for the messages of the peers that it serves; NULL: there is none. */
+	/* Another lower path, for the messages of the peers that it serves; NULL: there is none. */
 	struct batoni_path *beside;
 	struct batoni_upcalls lower_upcalls;
 	struct batoni_device *device;
@@ -251,7 +251,7 @@ stage_set_moves(struct batoni_staging *stage, struct stage_message *message,
 
 /* ---- stage_path.c ---- */
 
-/* Set the path of the messages, over those below. */
+/* Set the path of the messages, over the lower ones. */
 void batoni_stage_messages(struct batoni_staging *stage);
 
 /* ---- message.c ---- */
@@ -278,11 +278,11 @@ void batoni_stage_fault(struct batoni_staging *stage,
                         struct stage_message *message,
                         enum baton_status status);
 
-/* Take a part back below: CANCELED, BUSY, or how it has ended; the first and the last are an event of
+/* Take a part back at the lower transport: CANCELED, BUSY, or how it has ended; the first and the last are an event of
  * stage->ended. */
 enum baton_status batoni_stage_take_part_back(struct batoni_staging *stage,
                                               struct stage_part *part);
-/* The message fails; what it has below in memory of the program is taken back. */
+/* The message fails; what the lower transport has of it in memory of the program is taken back. */
 void batoni_stage_fail(struct batoni_staging *stage,
                        struct stage_message *message, const char *call,
                        int code, enum baton_status status);

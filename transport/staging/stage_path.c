@@ -268,7 +268,7 @@ static const struct batoni_serving_ops serving = {
 
 /* ---- receives from any rank, or of any tag ---- */
 
-/* A message's first part is one of a path below, on its own tag, and a receive is posted there when it is
+/* A message's first part is one of a lower path, on its own tag, and a receive is posted there when it is
  * issued: what has met no receive there has met none here. */
 static void
 expect(struct batoni_path *path, int change)

@@ -167,7 +167,7 @@ ask(const struct batoni_cuda_api *api, const void *pointer,
 /* *shared_p has a descriptor unless it is refused.  NOT_FOUND: the memory is not of virtual
  * memory management. */
 static CUresult
-export(const struct batoni_cuda_api *api, const struct memory *memory,
+export_handle(const struct batoni_cuda_api *api, const struct memory *memory,
        int *fd_p, const char **call_p)
 {
 	CUmemGenericAllocationHandle handle;
@@ -198,7 +198,7 @@ name_memory(const struct cuda_gpu *gpu, const struct memory *memory,
 	const char *call = "";
 
 	if (has_descriptors(api))
-		result = export(api, memory, fd_p, &call);
+		result = export_handle(api, memory, fd_p, &call);
 	if (result == BATONI_CU_SUCCESS) {
 		name->kind = KIND_DESCRIPTOR;
 		return BATON_OK;
