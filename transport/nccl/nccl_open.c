@@ -262,6 +262,17 @@ lower_moves(struct batoni_upcalls *upcalls)
 		ours->moves(ours);
 }
 
+/* Near's messages are the program's, and the engine matches them. */
+static bool
+lower_may_meet(struct batoni_upcalls *upcalls, int peer, int tag)
+{
+	struct batoni_upcalls *ours =
+		batoni_container_of(upcalls, struct batoni_nccl, lower_upcalls)
+			->base.upcalls;
+
+	return ours->may_meet(ours, peer, tag);
+}
+
 static const char *
 lower_name(const struct batoni_nccl *nccl)
 {
@@ -509,6 +520,7 @@ take_over(struct batoni_nccl *nccl, struct batoni_transport *lower)
 	                                              .broken = lower_broken,
 	                                              .deferred = lower_deferred,
 	                                              .moves = lower_moves,
+	                                              .may_meet = lower_may_meet,
 	                                              .lost = lower_lost};
 	lower->upcalls = lower->messages.upcalls = &nccl->lower_upcalls;
 	base->rank = lower->rank;
