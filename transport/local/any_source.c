@@ -11,7 +11,7 @@
 #include "local.h"
 
 struct local_node *
-batoni_local_claim(struct local *local, const struct batoni_transfer *send, uint64_t key)
+batoni_local_claim(struct local *local, const struct batoni_transfer *send)
 {
 	struct local *there = local->shared->ranks[send->peer];
 	struct batoni_transfer *transfer;
@@ -31,7 +31,6 @@ batoni_local_claim(struct local *local, const struct batoni_transfer *send, uint
 	node = &there->nodes[transfer->slot];
 	node->transfer = transfer;
 	node->local = there;
-	batoni_local_enter(node, key, NULL);
 	there->base.messages.load.in_flight++;
 	return node;
 }
@@ -117,6 +116,8 @@ local_find(struct batoni_path *path, int peer, int *tag_p)
 {
 	struct local *local = batoni_local_of(batoni_transport_of(path));
 
+	if (batoni_list_empty(&local->shared->sends[local->base.rank]))
+		return -1;
 	return *tag_p >= 0 ? find_of_tag(local, peer, *tag_p)
 	                   : find_of_any_tag(local, peer, tag_p);
 }

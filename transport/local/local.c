@@ -106,6 +106,14 @@ stop_moving(struct local_node *node)
 	node->local->base.messages.load.moving--;
 }
 
+/* What a transfer meets leaves its queue; a receive that was claimed for it stands in none. */
+static inline void
+take_out(struct local_node *front)
+{
+	if (__builtin_expect(front->state == WAITING, 1))
+		batoni_local_leave(front);
+}
+
 static size_t
 min_size(size_t a, size_t b)
 {
@@ -173,7 +181,7 @@ meet_list(struct local_node *node, struct local_node *front)
 	enum baton_status status = batoni_transfer_meet_send(to, from);
 	size_t length = from->bytes;
 
-	batoni_local_leave(front);
+	take_out(front);
 	if (status == BATON_OK && length > INLINE_MAX) {
 		start_copy(node, front, length);
 		return BATON_PENDING;
@@ -201,7 +209,7 @@ meet(struct local_node *node, struct local_node *front)
 	                             to->location == BATONI_LOCATION_LIST,
 	                     0))
 		return meet_list(node, front);
-	batoni_local_leave(front);
+	take_out(front);
 	if (n > INLINE_MAX) {
 		start_copy(node, front, length);
 		return BATON_PENDING;
@@ -224,7 +232,7 @@ find_other(struct local *local, const struct batoni_transfer *transfer, uint64_t
 	if (front || __builtin_expect(local->shared->expecting == 0, 1) ||
 	    transfer->direction != BATONI_SEND)
 		return front;
-	return batoni_local_claim(local, transfer, key);
+	return batoni_local_claim(local, transfer);
 }
 
 static enum baton_status
@@ -264,11 +272,15 @@ static enum baton_status
 checked_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	struct local *local = batoni_local_of(batoni_transport_of(path));
-	struct local_node *front = find_other(local, transfer, batoni_local_key(local, transfer));
+	uint64_t key = batoni_local_key(local, transfer);
+	struct local_node *front = find_other(local, transfer, key);
 	bool sends = transfer->direction == BATONI_SEND;
 	struct batoni_transfer *from, *to;
 	enum baton_status status;
 
+	/* It is looked for again. */
+	if (front && front->state == FREE)
+		batoni_local_enter(front, key, NULL);
 	if (!front || !differ(local, transfer, front->transfer))
 		return local_issue(path, transfer);
 	from = sends ? transfer : front->transfer;
