@@ -5,10 +5,10 @@
  * After events a sleep is short; each one without events is twice as long as the last, up to
  * a limit that depends on when to poll again (load.h).
  *
- * While bytes move, the limit follows the rate at which they come.  A poll that moves bytes
- * costs processor time, and so work in time stands for that rate.  The wake for a poll costs
- * 15 us, so sleeps become longer for as long as the rate stays: what has come meanwhile was
- * buffered below.  Where it drops, the bytes wait for polls, and sleeps become shorter.
+ * While bytes move, the limit follows the rate at which they come.  A poll that moves bytes costs
+ * processor time, and so work in time stands for that rate.  The wake for a poll costs 15 us, so
+ * sleeps become longer for as long as the rate stays: what has come meanwhile was buffered by the
+ * transport.  Where it drops, the bytes wait for polls, and sleeps become shorter.
  *
  * While bytes move, a sleep is at least twice as long as the poll before it.  The thread has then
  * had less than its share of the core, and the scheduler lets it preempt the thread that
@@ -27,7 +27,7 @@ at_most(uint64_t ns, uint64_t most_ns)
 	return ns < most_ns ? ns : most_ns;
 }
 
-/* A sleep of longest_ns is over. */
+/* Adapt the limit behind a sleep of longest_ns. */
 static void
 follow_rate(struct batoni_backoff *backoff, uint64_t rate)
 {

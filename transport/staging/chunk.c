@@ -5,14 +5,13 @@
  * Chunks are for pieces, eager buffers for short messages; each direction has its own of
  * both, so that sends never wait for what receives hold, nor receives for sends.
  *
- * Turns.  A message that wants a chunk is in the queue of its direction.  The front gets
- * one, and if it wants more it goes to the end: chunks go round among the messages, one at
- * a time.  A peer that makes no progress must not stop the others.  So the messages with
- * one peer always may have one chunk, and more only while more chunks are free than there
- * are peers without one (of these, no more count than half of the chunks).  A message that
- * must not have more is parked with its peer.  When a chunk is given back one parked
- * message gets its next turn: one of the same peer if that has no chunk left, else one of
- * the peer whose turn it is.
+ * Turns.  A message that wants a chunk is in the queue of its direction.  The front gets one, and
+ * if it wants more it goes to the end: chunks go round among the messages, one at a time.  A peer
+ * that makes no progress must not stop the others.  So the messages with one peer always may have
+ * one chunk, and more only while more chunks are free than there are peers without one (at most
+ * half of the chunks are kept for such peers).  A message that must not have more is parked with
+ * its peer.  When a chunk is given back one parked message gets its next turn: one of the same peer
+ * if that has no chunk left, else one of the peer whose turn it is.
  *
  * Nothing waits in a circle.  A receive takes a chunk, posts it at the lower transport, and only then
  * grants the piece.  A send takes a chunk only for a piece that was granted.  So a send's
@@ -55,7 +54,7 @@ to_waiter(struct batoni_list_node *turn)
 	return batoni_container_of(turn, struct stage_message, turn);
 }
 
-/* Chunks that are left for the peers that have none. */
+/* How many chunks are kept for the peers that have none. */
 static uint32_t
 reserve(const struct batoni_staging *stage, unsigned direction)
 {
@@ -84,8 +83,9 @@ park(struct batoni_staging *stage, struct stage_share *share, unsigned direction
 		batoni_list_append(&stage->crowd[direction], &share->crowd);
 }
 
-/* Let one of the share's parked messages have its turn; the share goes to the end of the
- * crowd, or leaves it.  False: none is parked (they have ended). */
+/* Let one of the share's parked messages have its turn.  The share then goes to the end of
+ * stage->crowd, or leaves it if no message is parked any more.  False: none was parked (all have
+ * ended). */
 static bool
 unpark(struct batoni_staging *stage, struct stage_share *share,
        unsigned direction)
@@ -103,7 +103,7 @@ unpark(struct batoni_staging *stage, struct stage_share *share,
 	return any;
 }
 
-/* The share has given a chunk back. */
+/* The share has given a chunk back: a parked message gets its turn. */
 static void
 unpark_one(struct batoni_staging *stage, struct stage_share *share,
            unsigned direction)
@@ -187,7 +187,7 @@ to_copying(struct batoni_list_node *copying)
 	return batoni_container_of(copying, struct stage_token, copying);
 }
 
-/* Of the GPU whose memory the copy names; -1: none. */
+/* The number of the GPU whose memory the copy names; -1: it names none. */
 static int
 owner_of(const struct stage_token *token)
 {
@@ -203,7 +203,7 @@ packs(const struct batoni_staging *stage, const struct stage_token *token)
 	       owner_of(token) >= 0;
 }
 
-/* The device has taken it: by itself, or as the first of several. */
+/* The device has taken the copy: by itself, or as the first of several. */
 static void
 copy_started(struct batoni_staging *stage, struct stage_token *token)
 {
@@ -228,7 +228,8 @@ start_one(struct batoni_staging *stage, struct stage_token *token)
 	return true;
 }
 
-/* Does it write where one of the n does?  Eager buffers of sends are of one copy each. */
+/* Does the copy write where one of the n copies does? (Each eager buffer of a send is written by
+ * one copy alone.) */
 static bool
 overlaps(const struct stage_token *token, struct stage_token *const tokens[],
          size_t n)
@@ -239,8 +240,8 @@ overlaps(const struct stage_token *token, struct stage_token *const tokens[],
 	return false;
 }
 
-/* Those that wait and may be started with this one, itself the first, up to one that has to come
- * after them.  Returns how many. */
+/* Collect the copies that wait and may be started with this one, which is the first of them, up to
+ * one that has to come after them.  Returns how many there are. */
 static size_t
 gather(struct batoni_staging *stage, struct stage_token *first,
        struct stage_token *tokens[BATONI_COPIES_MAX])
@@ -366,7 +367,8 @@ end_copy(struct batoni_staging *stage, struct stage_token *token,
 	batoni_stage_copied(stage, token);
 }
 
-/* Ask a copy, for itself and those that were started with it; returns how many have ended. */
+/* Ask whether a copy has ended, and with it those that were started together.  Returns how many
+ * have ended. */
 static size_t
 test_copy(struct batoni_staging *stage, struct stage_token *token)
 {
@@ -525,8 +527,8 @@ hand_out_chunks(struct batoni_staging *stage, unsigned direction)
 	}
 }
 
-/* The front of those that want a token of this kind, and its token in *token_p; NULL: there is none
- * of both. */
+/* The first message that wants a token of this kind, with the token in *token_p.  NULL: no message
+ * wants one, or no token is free. */
 static struct stage_message *
 next_waiter(struct batoni_staging *stage, struct batoni_list_node *wanting,
             unsigned kind, struct stage_token **token_p)

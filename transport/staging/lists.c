@@ -66,7 +66,7 @@ in_one_tensor(const struct batoni_tensor_list *list,
 	               : NULL;
 }
 
-/* May the host touch all of it? */
+/* May the host touch all memory of the list? */
 static bool
 is_hosts(const struct batoni_tensor_list *list)
 {
@@ -79,12 +79,12 @@ is_hosts(const struct batoni_tensor_list *list)
 
 /* ---- copies ---- */
 
-/* Those of one token that are started together. */
+/* The copies of one token that are started together. */
 struct batch {
 	struct batoni_copy copies[BATONI_COPIES_MAX];
 	struct stage_cursor cursors[BATONI_COPIES_MAX]; /* before each */
 	size_t n;
-	int owner; /* of the GPU whose memory they name; -1: none */
+	int owner; /* the number of the GPU whose memory they name; -1: they name none */
 };
 
 static void
@@ -104,8 +104,8 @@ overlaps(const struct batch *batch, const struct batoni_copy *copy)
 	return false;
 }
 
-/* Add the part that the cursor is at, in memory of this kind.  False: it has to come after the
- * others. */
+/* Add the part that the cursor is at, in memory of this kind.  False: the batch cannot take it, and
+ * it has to come after the others. */
 static bool
 add_copy(const struct batoni_staging *stage, const struct stage_token *token,
          const struct batoni_segment *part, unsigned location,
@@ -165,7 +165,7 @@ collect(const struct batoni_staging *stage, struct stage_token *token,
 	}
 }
 
-/* Start what was collected.  False: the device takes no more now. */
+/* Start the copies that were collected.  False: the device takes no more now. */
 static bool
 start(struct batoni_staging *stage, struct stage_token *token,
       const struct batch *batch)
@@ -196,7 +196,7 @@ start(struct batoni_staging *stage, struct stage_token *token,
 	return status != BATON_ERR_AGAIN;
 }
 
-/* Go on with a token, which is in no list.  False: the device takes no more now. */
+/* Continue the copies of a token, which is in no queue.  False: the device takes no more now. */
 static bool
 go_on(struct batoni_staging *stage, struct stage_token *token, size_t *most_p)
 {
@@ -252,7 +252,7 @@ copy(struct batoni_staging *stage, struct stage_token *token)
 
 /* ---- sending ---- */
 
-/* Of the list's header, in the first message. */
+/* How many bytes of the list's header are in the first message. */
 static size_t
 described(const struct batoni_staging *stage,
           const struct batoni_tensor_list *list)
@@ -318,7 +318,8 @@ batoni_stage_list_first(struct batoni_staging *stage,
 	return bytes;
 }
 
-/* What a piece has of the list's header, as far as that is not in the first message. */
+/* How many bytes of a piece belong to the list's header, of which the first message has the
+ * beginning. */
 static size_t
 header_part(const struct stage_message *message, const struct stage_token *token)
 {
@@ -430,7 +431,7 @@ batoni_stage_list_eager(struct batoni_staging *stage,
 	copy(stage, token);
 }
 
-/* Pieces with so many bytes at the front of those that go in pieces. */
+/* How many pieces have the first so many of the bytes that go in pieces. */
 static uint64_t
 pieces_of(const struct stage_message *message, size_t bytes)
 {
@@ -542,7 +543,8 @@ batoni_stage_list_came(struct batoni_staging *stage, struct stage_token *token)
 	if (token->cursor.left > 0) {
 		message->held = token;
 	} else {
-		/* The last piece of all is done when the list has agreed. */
+		/* The piece has bytes of the header alone.  Whether it was the last of all is
+		 * asked below. */
 		batoni_stage_give(stage, token);
 		message->ended++;
 	}

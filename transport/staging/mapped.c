@@ -35,7 +35,7 @@
 #include "stage_blocks.h"
 #include "log.h"
 
-/* So many offerings are checked when a new one is made. */
+/* How many offerings are checked when a new one is made. */
 #define CHECKS_MAX 8u
 
 /* ---- sending ---- */
@@ -229,7 +229,7 @@ want_mapping(const struct batoni_staging *stage, int peer,
 	batoni_block_queue(stage, block, BLOCK_QUEUED);
 }
 
-/* Has the receive its buffer in memory that its device copies into? */
+/* Does the receive's buffer lie in memory that its device copies into? */
 static bool
 is_own_device(const struct batoni_staging *stage,
               const struct stage_message *message)
@@ -287,7 +287,8 @@ batoni_stage_unmap(struct batoni_staging *stage, struct stage_message *message)
 		batoni_block_queue(stage, block, BLOCK_LEAVING);
 }
 
-/* The process has ended, or its end of the communicator: what the copy has read may be anything. */
+/* The sender's process, or its end of the communicator, is gone: the copy may have read
+ * anything. */
 static bool
 is_gone(const struct batoni_staging *stage, int rank)
 {

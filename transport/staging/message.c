@@ -64,12 +64,12 @@ count_load(struct batoni_staging *stage)
 	struct batoni_load *load = &stage->base.messages.load;
 	bool events = !batoni_list_empty(&stage->ended);
 
-	/* What the lower transport watches always, it watches through here. */
+	/* `standing` counts the receives that are kept posted at the lower transport. */
 	load->in_flight = stage->begun + stage->expects + events + load->standing;
 	load->moving = stage->moving + events;
 }
 
-/* Nothing of the message is being copied: give back what it has. */
+/* No byte of the message is being copied any more: give its tokens back. */
 static void
 give_back(struct batoni_staging *stage, struct stage_message *message)
 {
@@ -172,7 +172,7 @@ batoni_stage_take_part_back(struct batoni_staging *stage,
 	struct batoni_path *lower = part->lower;
 	enum baton_status status;
 
-	/* It has ended, if it is in stage->ended. */
+	/* A part that is in stage->ended has ended already. */
 	if (!lower || !batoni_list_empty(&part->link))
 		return BATON_ERR_BUSY;
 	/* The engine tells its own paths alone.  At the end of a rank what is taken back at the lower transport keeps its place
@@ -187,7 +187,7 @@ batoni_stage_take_part_back(struct batoni_staging *stage,
 
 /* ---- failures ---- */
 
-/* No more of it is to be moved to or from memory of the program. */
+/* End all movement of the message's bytes to or from memory of the program. */
 static void
 take_places_back(struct batoni_staging *stage, struct stage_message *message)
 {
@@ -297,7 +297,7 @@ batoni_stage_post(struct batoni_staging *stage, struct stage_part *part,
 
 /* ---- events ---- */
 
-/* The lower transport has done with a piece. */
+/* The lower transport has ended the transfer of a piece. */
 static void
 piece_over(struct batoni_staging *stage, struct stage_token *token)
 {

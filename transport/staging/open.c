@@ -14,13 +14,13 @@
  * A path beside the messages of the lower transport has the same slots and tags: messages to the peers that it
  * serves, and all parts of them, are its transfers.  It lets go of buffers at its close, which comes first.
  *
- * Closing after an abort: copies under way are waited for, since their memory cannot be
- * freed before; a device that is not well may never end them, and is waited for as long as
- * `patience` says.  Other threads drive meanwhile.  Ranks of this process may end parts of
- * this one then, which only lists them (batoni_stage_done).  A lower transport that is
- * more than this process may still reach the buffers of parts that it has: then the memory
- * of the staging is leaked on purpose, pinned memory only if such a part is in it.  What is
- * mapped of other processes goes when no copy reads it; in order, before the ranks have left.
+ * Closing after an abort: copies under way are waited for, since their memory cannot be freed
+ * before; a device that is not well may never end them, and is waited for as long as `patience`
+ * says.  Other threads drive meanwhile.  Ranks of this process may end parts of this one then,
+ * which only lists them (batoni_stage_done).  A lower transport that is more than this process may
+ * still reach the buffers of parts that it has: then the memory of the staging is leaked on
+ * purpose, pinned memory only if such a part is in it.  Memory of other processes is unmapped when
+ * no copy reads it.  In an orderly end that happens before the ranks have left.
  */
 #include <string.h>
 
@@ -28,7 +28,7 @@
 #include "mem.h"
 #include "stage.h"
 
-/* What buffers take of the pinned block: they begin at multiples of 64. */
+/* How many bytes a buffer takes of the pinned block: buffers begin at multiples of 64. */
 #define ROUNDED(bytes) (((bytes) + 63) & ~(size_t)63)
 #define EAGER_BYTES(config)                                                   \
 	ROUNDED(BATONI_STAGING_HEADER_BYTES + (config)->eager_bytes)
@@ -38,8 +38,8 @@
 #define COPIES_MAX 64u
 #define SCRATCH_BYTES 1 /* mapped.c */
 
-/* What was leaked, so that leak checkers find it.  The thread that destroys, with the
- * driver lock. */
+/* The stagings that were leaked on purpose, so that leak checkers find them.  The thread that
+ * destroys, with the driver lock. */
 static struct batoni_staging *leaked;
 
 static struct batoni_transport_config
@@ -84,7 +84,7 @@ init_lists(struct batoni_staging *stage)
 	batoni_list_init(&stage->lines);
 }
 
-/* The tokens of one direction and kind; returns the first one of the next. */
+/* Initialise the tokens of one direction and kind.  Returns the first token of the next ones. */
 static struct stage_token *
 init_tokens(struct batoni_staging *stage, struct stage_token *token,
             uint8_t direction, uint8_t kind, unsigned char **pinned_p)
@@ -247,7 +247,8 @@ lower_may_meet(struct batoni_upcalls *upcalls, int peer, int tag)
 	return stage->base.upcalls->may_meet(stage->base.upcalls, peer, tag);
 }
 
-/* What has come is a message of this transport's own, whose receive here is to be issued first. */
+/* What has come is a header of staging.  Its receive is issued here first, so the lower
+ * transport claims none. */
 static struct batoni_transfer *
 lower_claim(struct batoni_upcalls *upcalls, int peer, int tag)
 {
@@ -337,7 +338,8 @@ end_copies(struct batoni_staging *stage)
 	return true;
 }
 
-/* Has the lower transport a part in pinned memory?  What a path beside it has, that lets go of. */
+/* Has the lower transport a part in pinned memory?  (A path beside it releases its parts at its
+ * close.) */
 static bool
 has_pinned(const struct batoni_staging *stage)
 {

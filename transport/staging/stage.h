@@ -35,7 +35,8 @@ struct stage_part {
 	struct batoni_transfer transfer;
 	struct batoni_list_node link; /* of stage->ended */
 	enum baton_status status;     /* while it is in that list */
-	/* The path that has it, or had it until it was put in that list; or NULL. */
+	/* The lower path that has the part, or had it until the part was put in stage->ended; or
+	 * NULL. */
 	struct batoni_path *lower;
 	bool asked; /* the lower transport: it could not be taken back */
 };
@@ -90,7 +91,7 @@ enum stage_state {
 struct stage_message {
 	struct batoni_transfer *transfer; /* NULL: free */
 	enum stage_state state;
-	/* The end is decided: `outcome`, once nothing is under way. */
+	/* It is decided how the message ends: in `outcome`, once no part of it is under way. */
 	bool over;
 	enum baton_status outcome;
 	bool host;    /* the buffer is host memory */
@@ -134,7 +135,7 @@ struct stage_message {
 	struct stage_token *held; /* has payload, and the list's header is not there */
 };
 
-/* What the messages of one direction with one peer have of the chunks. */
+/* The share of the chunks that the messages of one direction with one peer have. */
 struct stage_share {
 	uint32_t held;
 	/* Messages that want a chunk and may not have one now. */
@@ -150,7 +151,7 @@ struct stage_peer {
 
 struct batoni_staging {
 	struct batoni_transport base; /* must be first */
-	/* Both have the names of the lower transport. */
+	/* Copies of the tables of operations, with the names of the lower transport. */
 	struct batoni_transport_ops ops;
 	struct batoni_path_ops messages_ops;
 	struct batoni_transport *lower;
@@ -190,7 +191,7 @@ struct batoni_staging {
 	/* The slot function that runs: its message, and how that ended. */
 	struct stage_message *caller;
 	enum baton_status caller_status;
-	/* What broke, until the engine has been told. */
+	/* The status in which staging broke, until the engine has been told. */
 	enum baton_status fatal;
 	struct batoni_fault fault;
 	struct batoni_staging *leaked; /* the one that was leaked before */

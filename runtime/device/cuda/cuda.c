@@ -31,7 +31,7 @@
 #include "mem.h"
 #include "thread.h"
 
-#define PASS_NS 1000000000u /* for a stream to pass what is released, beside a load too */
+#define PASS_NS 1000000000u /* how long a stream may take to pass a wait that was released, beside a load too */
 
 /* ---- opens --------------------------------------------------------------- */
 
@@ -83,7 +83,7 @@ create_stream(struct batoni_device *device, int priority, baton_stream *stream_p
 		result = gpu->api->stream_create(&created->handle,
 		                                 BATONI_CU_STREAM_NON_BLOCKING,
 		                                 priority);
-		/* Without it the stream may be counted twice (cuda_queues.c). */
+		/* A stream whose number is not known may be counted twice (cuda_queues.c). */
 		if (result == BATONI_CU_SUCCESS)
 			gpu->api->stream_id(created->handle, &created->id);
 		batoni_cuda_leave(gpu, &guard);
@@ -103,7 +103,7 @@ cuda_stream_create(struct batoni_device *device, baton_stream *stream_p)
 	return create_stream(device, 0, stream_p);
 }
 
-/* As the streams of copies. */
+/* Create a stream with the priority of the streams of copies. */
 static enum baton_status
 cuda_stream_create_apart(struct batoni_device *device, baton_stream *stream_p)
 {
@@ -113,7 +113,8 @@ cuda_stream_create_apart(struct batoni_device *device, baton_stream *stream_p)
 	                     stream_p);
 }
 
-/* Where there are three levels, on the one between the program's and that of copies. */
+/* Where the GPU has three priorities, the stream gets the one between the program's and that of
+ * copies. */
 static enum baton_status
 cuda_stream_create_waiting(struct batoni_device *device, baton_stream *stream_p)
 {
@@ -144,7 +145,8 @@ take_created(struct cuda_gpu *gpu, CUstream handle)
 	return found;
 }
 
-/* Let the stream pass what was released.  NOT_READY: it still has work. */
+/* Wait a moment for the stream to pass the waits that were released.  NOT_READY: it still has
+ * work. */
 static CUresult
 await_idle(const struct cuda_gpu *gpu, CUstream handle)
 {
@@ -212,7 +214,7 @@ cuda_stream_destroy(struct batoni_device *device, baton_stream handle)
 	return destroy_created(gpu, created);
 }
 
-/* The default streams are the caller's: of its current context. */
+/* A default stream is one of the caller's current context. */
 static enum baton_status
 check_default(const struct cuda_gpu *gpu)
 {
@@ -289,7 +291,8 @@ start_worker(struct cuda_gpu *gpu, CUstream handle)
 	return status;
 }
 
-/* One of this GPU that is not captured, by two questions.  Nothing is said of any other. */
+/* Is it a stream of this GPU that is not being captured?  Two calls of the driver tell.  Where it
+ * is not, no sentence says why. */
 static bool
 is_known(struct cuda_gpu *gpu, CUstream handle)
 {
@@ -328,7 +331,7 @@ cuda_stream_check(struct batoni_device *device, baton_stream handle,
 	return status;
 }
 
-/* A handle is a pointer of the driver's: it cannot be told. */
+/* A handle is a pointer of the driver's, so its value alone says nothing. */
 static bool
 cuda_stream_is_ours(baton_stream handle)
 {
@@ -404,7 +407,8 @@ cuda_wait(struct batoni_device *device, baton_stream handle,
 	batoni_cuda_stream_leave(stream);
 }
 
-/* NULL is the legacy default stream here; for a library, what it was compiled for. */
+/* Here NULL is the legacy default stream.  For a library it is the default stream that the
+ * library was compiled for. */
 static bool
 cuda_names(baton_stream handle, baton_stream *name_p)
 {

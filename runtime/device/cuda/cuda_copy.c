@@ -74,7 +74,7 @@ stream_of_word(uint64_t word)
 	};
 }
 
-/* owner: see copy_start.  `look` has set that GPU up. */
+/* owner: see copy_start.  `inspect` has set that GPU up. */
 static struct copy_stream
 choose_stream(struct cuda_gpu *gpu, const void *to, const void *from, int owner)
 {
@@ -90,7 +90,7 @@ choose_stream(struct cuda_gpu *gpu, const void *to, const void *from, int owner)
 	return (struct copy_stream){.gpu = home ? home : gpu, .index = index};
 }
 
-/* NULL: the stream writes none. */
+/* The pinned word into which the stream writes numbers; NULL: it writes none. */
 static const _Atomic uint64_t *
 word_of(struct copy_stream stream)
 {
@@ -233,7 +233,7 @@ start_together(struct copy_stream stream, const struct batoni_copy *copies, size
 	                         handle);
 }
 
-/* Has the driver the call, and does it take it? */
+/* Does the driver have the call that starts several copies, and has it not refused it? */
 static bool
 packs(const struct cuda_gpu *gpu)
 {
@@ -318,8 +318,8 @@ batoni_cuda_copy_start(struct batoni_device *device, void *to, const void *from,
 	                                &started);
 }
 
-/* Of the event, or of all that the stream has got.  SUCCESS, NOT_READY; any other: the GPU is
- * sick. */
+/* Has the stream passed the event, or, without one, all that was put on it?  SUCCESS, NOT_READY;
+ * any other result: the GPU is sick. */
 static CUresult
 query(const struct cuda_gpu *gpu, unsigned stream, const struct cuda_event *event)
 {
@@ -358,7 +358,7 @@ fail(struct batoni_device *device, struct copy_stream stream, const char *call,
 static bool
 has_ended(struct copy_stream stream, uint64_t number)
 {
-	/* The stream has written it behind the copy, which is visible then. */
+	/* The stream has written the number behind the copy, so the copy is visible. */
 	uint64_t last =
 		atomic_load_explicit(word_of(stream), memory_order_acquire);
 

@@ -62,7 +62,7 @@ restore_mode(const struct batoni_cuda_api *api, CUstreamCaptureMode mode)
 {
 	CUstreamCaptureMode before = mode;
 
-	/* It touches no device: once more is enough if it failed at all. */
+	/* The call touches no device, so it is tried only once more if it has failed. */
 	if (api->capture_mode(&before) != BATONI_CU_SUCCESS)
 		api->capture_mode(&mode);
 }
@@ -74,7 +74,7 @@ static const struct cuda_gpu *stays_in;
 /* The GPU in whose context a library has the engine's thread; NULL: none has it. */
 static const struct cuda_gpu *lent_in;
 
-/* Of the thread that stays, which is not known to be in a context. */
+/* The engine's thread, which is not known to be in a context. */
 static CUresult
 look_round(const struct cuda_gpu *gpu, CUcontext *current_p)
 {
@@ -130,7 +130,7 @@ batoni_cuda_lend(const struct cuda_gpu *gpu)
 		lent_in = gpu;
 }
 
-/* The thread that stays.  If it cannot go back, what the library calls next says so. */
+/* The engine's thread.  If it cannot go back, the library's next call fails and says so. */
 static void
 go_back(void)
 {
@@ -475,7 +475,7 @@ warn_of_limits(const struct cuda_gpu *gpu)
 /* Of one GPU: three for each index of `streams`, one for each stream of copies. */
 #define WORDS (3 * CUDA_STREAMS_MAX + CUDA_LINE_WORDS * CUDA_COPY_STREAMS)
 
-/* False: it has words already. */
+/* False: the GPU has its words already. */
 static bool
 set_words(struct cuda_gpu *gpu, const struct cuda_block *words)
 {
@@ -494,8 +494,8 @@ set_words(struct cuda_gpu *gpu, const struct cuda_block *words)
 	return sets;
 }
 
-/* What only opens need.  The first one allocates pinned memory; of several at once the fastest
- * one's is used. */
+/* Set up what only opens need.  The first open allocates pinned memory; of several at once, the
+ * fastest one's is used. */
 static enum baton_status
 make_words(struct cuda_gpu *gpu, uint64_t until_ns)
 {
@@ -599,8 +599,8 @@ batoni_cuda_gpu_find(CUdevice number)
 	return gpu;
 }
 
-/* Is the primary context still the one in which the GPU was set up?  What it retains it keeps:
- * a release might wait for the context's streams. */
+/* Is the primary context still the one in which the GPU was set up?  The context that this retains
+ * is never released, since a release might wait for its streams. */
 static enum baton_status
 compare_context(struct cuda_gpu *gpu, bool *same_p)
 {
@@ -619,7 +619,7 @@ compare_context(struct cuda_gpu *gpu, bool *same_p)
 	return BATON_OK;
 }
 
-/* Set up anew what is sick, or was set up in a context that is gone. */
+/* Set the GPU up anew if it is sick, or was set up in a context that is gone. */
 static enum baton_status
 renew(struct cuda_gpu *old, struct cuda_gpu **gpu_p)
 {
@@ -633,7 +633,7 @@ renew(struct cuda_gpu *old, struct cuda_gpu **gpu_p)
 		return BATON_OK;
 	}
 	status = set_up(old->api, old->number, gpu_p);
-	/* A reset does not give up what was retained. */
+	/* A reset of the GPU does not release a context that was retained. */
 	while (status == BATON_OK && !same && old->retained > 0) {
 		old->api->primary_release(old->number);
 		old->retained--;

@@ -35,16 +35,17 @@
 enum { CUDA_COPIES_IN, CUDA_COPIES_OUT, CUDA_COPIES_OTHER, CUDA_COPY_STREAMS };
 
 #define CUDA_LINE_WORDS 8u     /* words of a cache line */
-#define CUDA_STREAMS_MAX 1024u /* streams with work of ours, at a time */
-/* So often is a call made whose failure cannot be told by refusing: only a device that is
- * sick fails each time. */
+#define CUDA_STREAMS_MAX 1024u /* how many streams can have work of ours at a time */
+/* How often a call is tried whose failure no call of the program can be refused for.  Only a sick
+ * device fails each time. */
 #define CUDA_TRIES 3u
 
 /* A call of the driver that may wait for streams takes milliseconds by itself, and longer on a busy
- * machine.  Before so long it is not taken to wait for one, whatever the options say. */
+ * machine.  A call that takes less than this is not taken to wait for a stream, whatever the
+ * options say. */
 #define CUDA_LEAST_NS 500000000u
 
-/* Until then the caller waits for such a call. */
+/* The time until which the caller waits for such a call. */
 static inline uint64_t
 batoni_cuda_until(uint64_t begun_ns, uint64_t until_ns)
 {
@@ -57,12 +58,12 @@ struct cuda_stream;
 struct cuda_event {
 	struct cuda_event *next; /* when it is free */
 	CUevent event;
-	/* Of a mark: it counts for so many entries on this stream.  NULL: it does not. */
+	/* Of a mark: the stream on which it stands for entries.  NULL: it stands for none. */
 	struct cuda_stream *stream;
 	uint32_t entries;
 };
 
-/* What came of a job that pins memory of the host. */
+/* The outcome of a job that pins memory of the host. */
 struct cuda_pinning {
 	bool elsewhere;   /* the device has it at another address */
 	CUresult result;  /* of the last call */
@@ -171,8 +172,8 @@ extern _Thread_local const struct cuda_gpu *batoni_cuda_inside
 	__attribute__((tls_model("initial-exec")));
 /* A library that changes contexts has had, or gets, this thread: the next enter looks. */
 void batoni_cuda_doubt(void);
-/* It has this thread from here on, in the context of the GPU, to which calls that are made meanwhile
- * for another GPU go back; NULL: no more. */
+/* From here on a library has this thread, in the context of the GPU: a call that is made meanwhile
+ * for another GPU goes back to that context.  NULL: no library has the thread any more. */
 void batoni_cuda_lend(const struct cuda_gpu *gpu);
 
 /* cuda_queues.c: while it is set up. */
@@ -181,8 +182,9 @@ void batoni_cuda_queues_read(struct cuda_gpu *gpu);
 /* `current` of the device's table. */
 enum baton_status batoni_cuda_current(int *number_p);
 
-/* The GPU that is meant, set up, and in its present context; ops is the device's table.  OK, INVALID, UNSUPPORTED,
- * NOMEM, CUDA, and what batoni_cuda_block_take returns; batoni_refuse has said why. */
+/* The GPU that the configuration means, set up in its present context. ops: the device's table.
+ * OK, INVALID, UNSUPPORTED, NOMEM, CUDA, and what batoni_cuda_block_take returns; batoni_refuse has
+ * said why. */
 enum baton_status
 batoni_cuda_gpu_open(const struct batoni_device_config *config,
                      const struct batoni_device_ops *ops,
@@ -191,8 +193,8 @@ batoni_cuda_gpu_open(const struct batoni_device_config *config,
 /* The GPU as it was last set up, or NULL. */
 struct cuda_gpu *batoni_cuda_gpu_find(CUdevice number);
 
-/* Set it up for copies, if it is not: a call names memory of it.  A failure is remembered until
- * the next open.  OK, UNSUPPORTED, NOMEM, CUDA; batoni_refuse has said why. */
+/* A call names memory of the GPU: set it up for copies, if it is not set up.  A failure is
+ * remembered until the next open.  OK, UNSUPPORTED, NOMEM, CUDA; batoni_refuse has said why. */
 enum baton_status batoni_cuda_gpu_prepare(const struct cuda_gpu *gpu,
                                           CUdevice number);
 
@@ -204,18 +206,18 @@ enum baton_status batoni_cuda_refuse(const struct cuda_gpu *gpu,
 enum baton_status batoni_cuda_refuse_late(const struct cuda_gpu *gpu,
                                           uint64_t begun_ns, const char *what,
                                           const char *before);
-/* No later call will succeed: keep the first reason. */
+/* The GPU is sick, so no later call will succeed.  The first reason is kept. */
 void batoni_cuda_fail(struct cuda_gpu *gpu, const char *call, CUresult result);
-/* A call of the memory's failed, and this is why. */
+/* A call of the memory table has failed: keep why.  Returns CUDA. */
 enum baton_status batoni_cuda_note(struct cuda_gpu *gpu, const char *call,
                                    CUresult result);
 
 /* An event; NULL: none could be made, and *result_p says why.  Between enter and leave. */
 struct cuda_event *batoni_cuda_event_take(struct cuda_gpu *gpu,
                                           CUresult *result_p);
-/* The stream has passed it, or nothing was recorded. */
+/* Return an event that the stream has passed, or that was not recorded. */
 void batoni_cuda_event_give(struct cuda_gpu *gpu, struct cuda_event *event);
-/* It is not known whether the stream will pass it. */
+/* Give up an event of which it is not known whether the stream will pass it. */
 void batoni_cuda_event_lose(struct cuda_gpu *gpu, struct cuda_event *event);
 
 /* cuda_pinned.c.  Is it pinned, and at its own address? */
@@ -240,7 +242,7 @@ batoni_cuda_refuse_pinning(const struct cuda_gpu *gpu,
 enum baton_status batoni_cuda_block_take(struct cuda_gpu *gpu, size_t bytes,
                                          bool words, uint64_t until_ns,
                                          struct cuda_block **block_p);
-/* Have a spare block of this kind for another communicator, unless that could wait. */
+/* Make a spare block of this kind for another communicator, unless making it could block. */
 void batoni_cuda_block_reserve(struct cuda_gpu *gpu,
                                const struct cuda_block *like);
 void batoni_cuda_block_give(struct cuda_gpu *gpu, struct cuda_block *block);

@@ -155,7 +155,7 @@ on_item(void *argument)
 		wait = (struct word_wait){
 			&stream->gpu->returned[stream->index],
 			atomic_load(&stream->gpu->returned[stream->index]) + 1};
-	/* The item is the engine's once it was reached and has nothing to wait for. */
+	/* Once an item that waits for nothing was reached, it belongs to the engine. */
 	if (item->flags & BATONI_ITEM_WAIT_FIRST) {
 		wait_for_word(wait.word, wait.value);
 		note_passed(stream);
@@ -346,7 +346,7 @@ number_wait(struct cuda_stream *stream, const _Atomic uint64_t *word,
 		                                 stream->waits);
 }
 
-/* If no wait was put on the stream. */
+/* Undo that, as no wait was put on the stream. */
 static void
 forget_wait(const struct cuda_stream *stream, const struct wait_number *number)
 {
@@ -396,7 +396,7 @@ put_item(struct cuda_stream *stream, CUstream handle,
 	return result;
 }
 
-/* What the stream has not passed: waits, and entries of the driver's queue. */
+/* How many waits and entries of the driver's queue the stream has not passed. */
 static uint64_t
 waits_left(const struct cuda_stream *stream)
 {
@@ -414,7 +414,7 @@ entries_left(const struct cuda_stream *stream)
 	       atomic_load(&stream->marked) + waits_left(stream);
 }
 
-/* Likewise what was ever put there. */
+/* How many of these were ever put on the stream. */
 static uint64_t
 entries_put(const struct cuda_stream *stream)
 {
@@ -483,9 +483,10 @@ is_one(const struct batoni_need *need)
 	return need->entries <= 1 && need->puts == 0;
 }
 
-/* Marks are passed before somebody looks at them, and a stream may just be about to.  So the
- * caller waits while it moves (for more than one entry: for STILL_MARKED_NS in all); where nothing
- * has moved since it was last found still, not at all. */
+/* A mark may have been passed although no thread has polled it yet, and a stream may be about to
+ * pass one.  So the caller waits while the stream moves (for more than one entry: for
+ * STILL_MARKED_NS in all).  It does not wait where nothing has moved since the stream was last
+ * found still. */
 static bool
 has_room_behind_marks(struct cuda_stream *stream, CUstream handle,
                       const struct batoni_need *need)

@@ -140,7 +140,7 @@ hand_to_worker(struct stream *stream, struct batoni_stream_item *item)
 	wake_worker(worker);
 }
 
-/* The head is new: reach it, and continue until the head has a word to wait for. */
+/* The stream has a new head: reach the item, and continue until the head has a word to wait for. */
 static void
 advance(struct stream *stream)
 {
