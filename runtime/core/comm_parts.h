@@ -74,8 +74,9 @@ struct batoni_comm_liveness {
 	uint32_t tests[BATONI_PATHS_MAX]; /* path.tests at the last check */
 };
 
-/* Of a stream-issued operation: where it is armed and where it has ended, and its link of
- * the issued ones.  That is not op->next, since what is lent may be in its queue too. */
+/* Of a stream-issued operation: the marks where it is armed and where it has ended, and its link in
+ * the list of marked operations.  That link is not op->next, since a lent operation may be in its
+ * completion queue too. */
 struct batoni_marks {
 	struct batoni_mark armed, ended;
 	struct batoni_op *next;

@@ -38,7 +38,8 @@
 #include "thread.h"
 
 #define BATONI_COMMS_MAX 4096u /* index 0 is not used */
-/* baton_comm.functions: it was left behind, and runs no more functions. */
+/* The value of baton_comm.functions of a communicator that was left behind: it runs no more
+ * functions. */
 #define BATONI_GONE UINT32_MAX
 #define BATONI_NEVER UINT64_MAX
 /* The first two of each communicator: the messages of its transport, and the one-sided
@@ -113,8 +114,8 @@ struct baton_comm {
 	struct batoni_comm_cancels cancels;
 	_Atomic uint32_t queues;  /* alive */
 	_Atomic uint32_t plans;   /* recorded, or being recorded */
-	/* A destroy has left it, together with the other ranks where the transport asks
-	 * them: it takes no operations any more. */
+	/* A destroy has left the communicator, together with the other ranks where the transport
+	 * asks them.  It takes no operations any more. */
 	_Atomic bool left;
 	_Atomic bool any_ready; /* all paths of messages are connected, for receives from any rank */
 	_Atomic uint32_t joins;   /* streams that wait for operations of this communicator */
@@ -128,8 +129,7 @@ struct baton_comm {
 	struct batoni_comm_marks marks; /* asynchronous devices */
 	struct batoni_comm_fault fault;
 	struct batoni_patience patience; /* of the creation, then the destroy, with its device */
-	/* What a destroy waits for when nothing of this rank is in its way, or NULL
-	 * (leave.c). */
+	/* What a destroy waits for when it does not wait for this rank; or NULL (leave.c). */
 	const char *leave_awaits;
 	/* Operations of threads in baton_stream_synchronize; asynchronous devices only. */
 	struct batoni_list_node locals;
@@ -138,7 +138,7 @@ struct baton_comm {
 	 * BATONI_GONE. */
 	_Atomic uint32_t functions;
 
-	/* What other communicators are made from (window/split.c).  Immutable after start. */
+	/* From this other communicators are made (window/split.c).  Immutable after start. */
 	struct batoni_transport *opened; /* over the bootstrap, the lowest; NULL: a test
 	                                    has made the transport */
 	enum batoni_bootstrap_kind bootstrap;
@@ -333,7 +333,7 @@ batoni_path_of(const struct batoni_op *op)
 	return op->comm->paths[op->path];
 }
 
-/* That of messages to and from a rank, or BATONI_PATH_NONE. */
+/* The index of the path of messages to and from a rank, or BATONI_PATH_NONE. */
 static inline uint8_t
 batoni_message_path(const struct baton_comm *comm, int peer)
 {
@@ -341,7 +341,7 @@ batoni_message_path(const struct baton_comm *comm, int peer)
 	                            memory_order_relaxed);
 }
 
-/* Is this path none of the program's messages with this peer? */
+/* Does this path carry none of the program's messages with this peer? */
 static inline bool
 batoni_is_hosts_alone(const struct baton_comm *comm,
                       const struct batoni_path *path, int peer)

@@ -144,7 +144,8 @@ age_ms(uint32_t placed_ms)
 	since_ms = (int32_t)(atomic_load_explicit(&batoni_engine.clock_ms,
 	                                          memory_order_relaxed) -
 	                     placed_ms);
-	/* Beside the driver, it may have been placed since. */
+	/* Beside the driver the time may be a later one: the operation may have been placed since
+	 * the clock was read. */
 	return since_ms > 0 ? (uint32_t)since_ms : 0;
 }
 

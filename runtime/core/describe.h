@@ -31,29 +31,30 @@ void batoni_op_view(const struct batoni_op *op, struct batoni_view *view_p);
 #define BATONI_VIEW_LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 /* The fields of a transfer, for kinds that have more. */
 void batoni_view_transfer(const struct batoni_op *op, struct batoni_view *view);
-/* The members of a group or launch. */
+/* Copy the counts of members of a group or launch. */
 void batoni_view_tally(const struct batoni_op *op, struct batoni_view *view);
 
-/* What it is: "send to peer 1, tag 3, 64 bytes".  details, or NULL: what the one-sided layer
- * says of it. */
+/* Say what the operation is: "send to peer 1, tag 3, 64 bytes". details: what the one-sided layer
+ * says of it, or NULL. */
 void batoni_view_what(const struct batoni_view *view, const char *details,
                       char *text, size_t size);
-/* What it waits for: "a message of that peer and tag, or its bytes to move".  held: the caller
- * drives, and what the operation names is there. */
+/* Say what the operation waits for: "a message of that peer and tag, or its bytes to move". held:
+ * the caller drives, and what the operation names is there. */
 void batoni_view_waits(const struct batoni_view *view, bool held, char *text,
                        size_t size);
-/* All of it: "WHAT, stream 0x7f02, issued, age 5.021 s, waits for WAITS". */
+/* Say all of it: "WHAT, stream 0x7f02, issued, age 5.021 s, waits for WAITS". */
 void batoni_view_line(const struct batoni_view *view, const char *what,
                       const char *waits, char *text, size_t size);
 /* The caller holds the operation.  The short form; the long form. */
 void batoni_op_describe(const struct batoni_op *op, char *text, size_t size);
 #define BATONI_END_BYTES 192u
-/* The same of one that has ended: a launch of a plan also names the operation that failed. */
+/* The same of an operation that has ended: a launch of a plan also names the operation that
+ * failed. */
 void batoni_op_describe_end(const struct batoni_op *op, char *text, size_t size);
 void batoni_op_describe_fully(const struct batoni_op *op, char *text,
                               size_t size);
 
-/* The same, as the view has it. */
+/* The age of the operation (batoni_op_age_ms), as the view has it. */
 uint32_t batoni_view_age_ms(const struct batoni_view *view);
 /* The CLOCK_MONOTONIC time of its deadline, or 0: none runs.  The caller holds the operation. */
 uint64_t batoni_op_deadline_ns(const struct batoni_op *op);

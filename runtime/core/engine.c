@@ -94,7 +94,7 @@ drain(_Atomic(struct batoni_op *) *list,
 	return events;
 }
 
-/* An operation was pushed to the inbox. */
+/* An operation was pushed to the inbox: have a driver place it. */
 static void
 tell_driver(void)
 {
@@ -190,7 +190,7 @@ batoni_place_inbox(void)
 	return drain(&batoni_engine.inbox, inbox_link, place_one);
 }
 
-/* A trigger of a communicator that was left behind. */
+/* The trigger of an operation whose communicator was left behind has fired. */
 static void
 reached_late(struct batoni_op *op)
 {
@@ -326,8 +326,8 @@ issue_ready(void)
 	return events;
 }
 
-/* It was taken from the list.  Before a point, stream-issued operations have passed their marks: a
- * thread that sees the point ended finds that ended too. */
+/* The operation was taken from the finish list.  Before a point, stream-issued operations have
+ * passed their marks: a thread that sees the point ended finds that ended too. */
 static void
 finish(struct batoni_op *op)
 {
@@ -481,7 +481,8 @@ may_rest(const struct baton_comm *comm)
 	               e->thread_sleeps_ns;
 }
 
-/* Without an operation.  Messages of a path may be left, or marks of what is lent. */
+/* Has a communicator without operations work left?  A path may have messages of its own, and a
+ * lent operation its marks. */
 static bool
 is_left_with_work(const struct baton_comm *comm)
 {
@@ -503,8 +504,8 @@ batoni_pass(void)
 {
 	struct batoni_engine *e = &batoni_engine;
 	struct baton_comm **link = &e->working;
-	/* What has nothing parked stays busy while waiters drive: if it rested, they would
-	 * only wake the engine's thread again. */
+	/* A communicator without parked waits stays busy while waiters drive: if it rested, they
+	 * would only wake the engine's thread again. */
 	bool may_all_rest = atomic_load_explicit(&e->thread,
 	                                         memory_order_relaxed) ==
 	                    batoni_this_thread();

@@ -55,8 +55,8 @@
 
 #define STOP_S 10 /* how long the stop waits for the thread's last pass */
 #define LINGER_TICKS 20u
-#define BEHIND_TICKS 3u /* behind a sleeping driver, which wakes this thread when it leaves */
-#define SLICE_NS 100000u /* the shortest that Linux gives */
+#define BEHIND_TICKS 3u /* while a sleeping driver has the lock, which wakes this thread when it stops driving */
+#define SLICE_NS 100000u /* the shortest slice that Linux gives */
 #define SPINS 30u /* passes without events, after a pass with some, before a sleep */
 #define HEAD_START_NS 300000u
 #define LISTENS_LEAST_NS 200000u /* the shortest sleep in which to listen while it watches */
@@ -78,8 +78,8 @@ processor_ns(void)
 /* What the thread sleeps on. */
 struct interval {
 	uint64_t ns;
-	uint32_t rung; /* it returns at once if thread_rung has changed from this */
-	bool listens;  /* on the bell: it returns at once if that has changed too */
+	uint32_t rung; /* the sleep returns at once if thread_rung has changed from this */
+	bool listens;  /* the sleep is on the bell: it returns at once if that has changed too */
 	uint32_t bell;
 };
 
@@ -296,7 +296,8 @@ thread_main(void *unused)
 		batoni_tick();
 		if (idle_ticks > LINGER_TICKS) {
 			sleep_deep();
-			/* Nobody has rung: it was for a deadline, or to check. */
+			/* No thread has rung: the sleep has ended for a deadline, or for a
+			 * check. */
 			idle_ticks = atomic_load(&e->thread_rung) == rung
 			                     ? LINGER_TICKS
 			                     : 0;

@@ -12,7 +12,7 @@
 #define TICK_MANY_NS 2500000u
 #define TESTS_MANY 128u
 #define SLEEP_LISTENING_NS 1000000000u
-#define SLEEP_HEALTH_NS 250000000u /* the same, where batoni_awaits_health */
+#define SLEEP_HEALTH_NS 250000000u /* the same, where the health of a device has to be asked for (batoni_awaits_health) */
 
 /* sum->quiet and sum->parks are those of the transport whose messages the one-sided layer uses. */
 static void
@@ -26,7 +26,8 @@ add(struct batoni_load *sum, const struct batoni_load *path)
 	sum->more_tests += path->more_tests;
 	if (!path->quiet)
 		sum->in_flight += path->in_flight;
-	/* Else calls of this process bring the messages, or `parked` counts the standing receives. */
+	/* If it is quiet, calls of this process bring the messages; if it parks, `parked` counts
+	 * the standing receives. */
 	if (!sum->quiet && !sum->parks)
 		sum->standing += path->standing;
 }
@@ -42,7 +43,7 @@ batoni_comm_load(const struct baton_comm *comm)
 	for (uint32_t i = 0; i < comm->paths_count; i++) {
 		struct batoni_load load = comm->paths[i]->load;
 
-		/* Only the marks tell when what is lent is free. */
+		/* Only the marks tell when lent buffers are free. */
 		if (comm->fault.aborted && comm->paths[i]->ops->stream_issued)
 			load.in_flight = 0;
 		add(&sum, &load);
@@ -51,7 +52,7 @@ batoni_comm_load(const struct baton_comm *comm)
 	sum.in_flight += comm->work.held;
 	sum.awaiting += comm->work.held;
 	sum.polled += comm->marks.issued != NULL;
-	/* All operations have ended; what moves can only return lent buffers. */
+	/* All operations have ended: transfers that still move can only return lent buffers. */
 	if (comm->fault.aborted)
 		sum.moving = 0;
 	return sum;

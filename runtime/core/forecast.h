@@ -12,7 +12,7 @@ enum batoni_poll batoni_load_poll(const struct batoni_load *sum);
 /* How long the engine's thread may sleep while operations are PENDING. */
 uint64_t batoni_tick_ns(uint32_t more_tests);
 
-/* Of all communicators that this thread may drive. */
+/* The forecast of all communicators that this thread may drive. */
 struct batoni_forecast {
 	enum batoni_poll poll;
 	uint64_t deadline; /* no operation has an earlier one; NEVER: none */
@@ -28,9 +28,9 @@ struct batoni_forecast batoni_forecast_now(void);
  * a communicator? */
 bool batoni_awaits_health(void);
 bool batoni_comm_awaits_health(const struct baton_comm *comm);
-/* How long the engine's thread may sleep while it listens, whatever the deadlines: for the
- * processes of peers whose signals are awaited (parked), and for health.  Any
- * thread. */
+/* How long the engine's thread may sleep while it listens, whatever the deadlines. parked: it has
+ * to check the processes of peers whose signals are awaited; health: it has to ask for the health
+ * of devices.  Any thread. */
 uint64_t batoni_sleep_most_ns(bool parked, bool health);
 
 #endif

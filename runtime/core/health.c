@@ -91,7 +91,7 @@ batoni_comm_break(struct baton_comm *comm, enum baton_status status,
 	snprintf(comm->fault.text, sizeof(comm->fault.text), "%s", why);
 	comm->fault.status = status;
 	atomic_store(&comm->status, (int)status);
-	/* Passes serve it although nothing may be pending. */
+	/* Passes serve the communicator although nothing may be pending. */
 	batoni_comm_set_busy(comm);
 	batoni_log(level_of_break(comm, status),
 	           "rank %d: communicator broken (%s)%s: %s", comm->rank,

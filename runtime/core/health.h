@@ -12,7 +12,7 @@ enum baton_status batoni_refuse_comm(const char *call,
  * that.  Any thread.  (The fast path need not ask: what it serves has no time-out.) */
 enum baton_status batoni_check_left(const char *call,
                                     const struct baton_comm *comm);
-/* It was left behind (leave.c), and items of it may be on streams. */
+/* Was the communicator left behind (leave.c)?  Items of it may then be on streams. */
 static inline bool
 batoni_comm_is_gone(const struct baton_comm *comm)
 {
@@ -24,7 +24,7 @@ batoni_comm_is_gone(const struct baton_comm *comm)
  * is pending.  The driver. */
 void batoni_comm_break(struct baton_comm *comm, enum baton_status status,
                        const char *why);
-/* Ask an asynchronous device how it is; an error breaks the communicator.  The driver.
+/* Ask for the health of an asynchronous device; an error breaks the communicator.  The driver.
  * Returns events. */
 size_t batoni_check_device(struct baton_comm *comm);
 /* A call of the device failed: check its health now.  Any thread but the driver. */

@@ -22,16 +22,17 @@
 
 struct batoni_view;
 
-/* Of an operation that has failed: what its sentence is about. */
+/* What the sentence about a failed operation names. */
 struct batoni_failed {
 	unsigned kind; /* of the operation that failed; 0: none did */
 	size_t came;   /* bytes of the message */
-	char which[96]; /* which one of several it was, behind a comma; or "" */
+	char which[96]; /* which one of several operations it was, behind a comma; or "" */
 };
 
-/* Of a kind whose transfers may have more than a buffer: for those alone (BATONI_LOCATION_LIST). */
+/* Of a kind whose transfers may be lists of tensors: it is called for those alone
+ * (BATONI_LOCATION_LIST). */
 struct batoni_list_kind {
-	/* It is armed: may it be issued?  False: it ends in INVALID. */
+	/* The operation is armed: may it be issued?  False: it ends in INVALID. */
 	bool (*may_issue)(const struct batoni_op *op);
 	/* The operation ends in this status, and no thread has seen that yet.  lent: the path still has it. */
 	void (*ended)(struct batoni_op *op, enum baton_status status, bool lent);
@@ -53,10 +54,10 @@ struct batoni_members_kind {
 struct batoni_launch_kind {
 	/* One of them is armed. */
 	void (*armed)(struct batoni_op *launch);
-	/* One of them ends, and no thread has seen that yet. */
+	/* One of the operations ends, and no thread has seen that yet. */
 	void (*ends)(const struct batoni_op *op, enum baton_status status,
 	             bool lent);
-	/* What was lent by one of them, which has ended, is given back. */
+	/* The buffer that one of the operations has lent, which has ended, is given back. */
 	void (*given_back)(struct batoni_op *launch);
 };
 
@@ -79,12 +80,13 @@ struct batoni_kind {
 	/* The stream of an operation that is no transfer has reached its item: batoni_point_reached
 	 * at the end.  NULL: it is on no stream. */
 	void (*reached)(struct batoni_op *op);
-	/* It was taken from engine.finish.  NULL: it ends in OK. */
+	/* The operation was taken from engine.finish.  NULL: it ends in OK. */
 	void (*finish)(struct batoni_op *op);
-	/* End it early.  NULL: as a transfer, or a point, that waits in a FIFO or on its stream. */
+	/* End the operation early.  NULL: it ends as a transfer, or a point, that waits in a FIFO
+	 * or on its stream. */
 	void (*end_early)(struct batoni_op *op, enum baton_status status);
-	/* Its communicator was left behind and is gone, and the stream has reached it now.  NULL:
-	 * nothing is to be done. */
+	/* The operation's communicator was left behind and is gone, and the stream has reached the
+	 * operation now.  NULL: nothing is to be done. */
 	void (*left_behind)(struct batoni_op *op);
 	/* Any thread, which may not hold the operation: copy what this kind has in it, each field by one
 	 * load (describe.h).  NULL: a transfer's fields. */
@@ -99,7 +101,8 @@ struct batoni_kind {
 	/* The caller holds the operation, which has failed; *failed_p is about the operation itself.
 	 * NULL: it stays so. */
 	void (*failed)(const struct batoni_op *op, struct batoni_failed *failed_p);
-	/* The same: why, if it is not its path that knows.  NULL: it never is. */
+	/* The same: say why it has failed, if its path does not know that.  NULL: its path always
+	 * knows. */
 	bool (*explain)(const struct batoni_op *op, char *text, size_t size);
 
 	/* NULL: it has none. */

@@ -128,7 +128,7 @@ batoni_unlock_for_functions(void)
 		batoni_cancel_restore();
 }
 
-/* The operation that was launched has ended, and its communicator may be gone. */
+/* The launched operation has ended, and its communicator may be gone. */
 static void
 drive_on(const struct batoni_device_ops *ops, struct batoni_device *device,
          baton_stream stream)
@@ -138,7 +138,7 @@ drive_on(const struct batoni_device_ops *ops, struct batoni_device *device,
 	for (unsigned spins = 0; spins < LOCK_SPINS; spins++) {
 		if (ops->in_engine->launch_waits(device, stream, &ends))
 			return;
-		/* It leaves `running` before its stream is destroyed. */
+		/* The worker leaves `running` before its stream is destroyed. */
 		if (ends)
 			break;
 		if (!batoni_trylock()) {

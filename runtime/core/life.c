@@ -3,7 +3,7 @@
 
 #include "observer.h"
 
-/* Of the communicators that are made now. */
+/* The observer of the communicators that are made from now on. */
 static _Atomic(const struct batoni_observer *) current;
 
 void

@@ -94,7 +94,7 @@ batoni_op_close(struct batoni_op *op, enum baton_status status)
 
 /* What watches the operations of a communicator that is made now: time stamps, and what a test has set. */
 void batoni_observe_comm(struct baton_comm *comm);
-/* One more; or NULL.  There is room. */
+/* Add an observer, unless it is NULL. There is room for it. */
 void batoni_observe_comm_by(struct baton_comm *comm,
                             const struct batoni_observer *observer_or_null);
 
@@ -124,10 +124,10 @@ void batoni_op_end_early(struct batoni_op *op, enum baton_status status);
 void batoni_op_passed(struct batoni_op *op);
 /* Start its deadline and take its time stamp. */
 void batoni_op_start_clock(struct batoni_op *op);
-/* It has no deadline from here on. */
+/* The operation has no deadline from here on. */
 void batoni_op_stop_clock(struct batoni_op *op);
 
-/* What was lent is free; the slot belongs to the operation's other holders. */
+/* The buffer that the operation has lent is free; the slot belongs to its other holders. */
 void batoni_op_give_back(struct batoni_op *op);
 
 /* Put the operation on the engine's finish list: batoni_end_and_issue ends it, and until then nothing

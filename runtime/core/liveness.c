@@ -72,7 +72,7 @@
 
 /* ---- departures ---- */
 
-/* Of a rank whose segment this process reaches; else NULL. */
+/* The departure of a rank whose segment this process reaches; else NULL. */
 static struct batoni_departure *
 departure_of(const struct baton_comm *comm, int rank)
 {
@@ -96,7 +96,8 @@ batoni_peer_is_gone(const struct batoni_peer *peer)
 	       (peer->pidfd >= 0 && batoni_pidfd_gone(peer->pidfd));
 }
 
-/* A peer that is gone, or the one that was before it, by what these have told. */
+/* A peer is gone: the rank that died first, which may be another one, by what the departures
+ * tell. */
 static int
 find_first(const struct baton_comm *comm, int peer)
 {
@@ -120,7 +121,7 @@ note_first_gone(const struct baton_comm *comm, int peer)
 	                       find_first(comm, peer));
 }
 
-/* In words: this peer is gone, or which one was before it. */
+/* Say in words that this peer is gone, or which rank was gone before it. */
 static void
 tell_gone(const struct baton_comm *comm, int peer, char *text, size_t size)
 {
@@ -216,7 +217,8 @@ is_tested(const struct baton_comm *comm, uint32_t index)
 	return tests >= TESTS_BETWEEN;
 }
 
-/* A native transport's own messages end by its streams. */
+/* Do tests without a message show that nothing more comes by this path?  Not of a native
+ * transport's own messages, which end on its streams. */
 static bool
 has_silence(const struct baton_comm *comm, int path)
 {
@@ -258,7 +260,7 @@ check_processes(struct baton_comm *comm)
 		rank = check_batch(comm, rank);
 }
 
-/* Has the stream reached it? */
+/* Has the operation's stream reached it? */
 static bool
 is_armed(const struct batoni_op *op)
 {
@@ -403,7 +405,7 @@ batoni_check_lost(struct baton_comm *comm)
 	batoni_comm_break(comm, BATON_ERR_PEER, why);
 }
 
-/* So many tests take more than a ring holds (near). */
+/* It makes so many tests that these take more than a ring of near holds. */
 void
 batoni_take_in(struct baton_comm *comm)
 {

@@ -13,16 +13,16 @@ size_t batoni_check_peers(void);
 /* Of a call that waits for the other ranks: destroy, or a collective call of the one-sided layer.  It
  * begins with the call's name and the time. */
 struct batoni_roll_call {
-	const char *call; /* with which the sentence begins; NULL: destroy */
+	const char *call; /* the call with which the sentence begins; NULL: destroy */
 	uint64_t called_ns; /* batoni_real_ns */
 	unsigned tries;     /* since then */
-	bool missing;       /* the process of some rank had ended then */
+	bool missing;       /* the process of some rank had ended at the last check */
 };
 
 /* Is the process of a peer gone, or the rank away?  A system call.  Any thread. */
 bool batoni_peer_is_gone(const struct batoni_peer *peer);
 
-/* This rank makes no more progress: tell ranks that share memory with it. */
+/* This rank makes no more progress: tell that to the ranks that share memory with it. */
 void batoni_say_away(const struct baton_comm *comm);
 
 /* Break the communicator if the process of a rank has ended, and had at the last check of this

@@ -9,16 +9,17 @@
  * this process by now?  May block. */
 void batoni_location_watch(void);
 
-/* The place of memory that a call names (memory.h).  Memory of the host that is pinned in part
+/* The location of memory that a call names (memory.h).  Memory of the host that is pinned in part
  * only is pageable.  OK; INVALID: memory of a device, given to a rank on the host; what the
- * device's `inspect` returns.  batoni_refuse has said why, without the call's name. */
+ * device's `inspect` returns. batoni_refuse has said why, without the call's name. */
 enum baton_status batoni_location_find(struct baton_comm *comm, const void *pointer,
                                        size_t bytes, unsigned *location_p);
 
-/* Is it memory that the host must not touch?  Any thread. */
+/* Is the memory such as the host must not touch?  Any thread. */
 bool batoni_location_is_foreign(const void *pointer);
 
-/* Does a call with this communicator have to ask?  One relaxed load on the host. */
+/* Does a call with this communicator have to ask where its buffer lies?  One relaxed load on the
+ * host. */
 static inline bool
 batoni_location_counts(const struct baton_comm *comm)
 {

@@ -65,7 +65,7 @@ static struct {
 	pthread_mutex_t lock;
 	_Atomic(struct batoni_watcher *) owner;
 	atomic_bool armed;   /* the owner */
-	_Atomic size_t owed; /* bytes that were not taken out, and have come or will */
+	_Atomic size_t owed; /* bytes that were not read yet: they have come or will come */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool

@@ -14,9 +14,11 @@ struct batoni_watcher {
  * nobody: the caller makes a pass behind this, and calls disarm if it has found something.  False: another
  * queue has the pipe, or there is none. */
 bool batoni_pipe_arm(struct batoni_watcher *watcher);
-/* The queue is not armed any more, or need not be woken by the pipe.  Nothing, if it is not. */
+/* The queue is not armed any more, or need not be woken by the pipe.  Does nothing for a queue
+ * that was not armed. */
 void batoni_pipe_disarm(struct batoni_watcher *watcher);
-/* The program is awake: take the bytes that woke it.  True: it was woken so, and has not been since. */
+/* The program is awake: read the bytes that have woken it from the pipe.  True: the pipe had
+ * woken it, and no byte has come since. */
 bool batoni_pipe_answer(struct batoni_watcher *watcher);
 /* Has a program been woken by the pipe that has not answered yet?  Any thread. */
 bool batoni_pipe_was_used(void);

@@ -14,9 +14,10 @@
 #include "log.h"
 #include "wait.h"
 
-/* baton_finish, before it begins to wait for long: some microseconds each. */
+/* How many rounds baton_finish polls before it begins a long wait.  A round takes some
+ * microseconds: */
 #define BRIEF_PASSES 100u
-#define BRIEF_AWAITS 16u /* each is AWAIT_POLLS polls, then a pass */
+#define BRIEF_AWAITS 16u /* it is AWAIT_POLLS polls, then a pass */
 #define AWAIT_POLLS 24u
 /* After so many messages without a pass make one, for all other operations. */
 #define AWAITED_A_PASS 16u
@@ -250,7 +251,7 @@ finish_slowly(baton_request *request_p, int64_t timeout_ns,
 	return status;
 }
 
-/* Does it wait for a message of any rank?  The driver. */
+/* Does the operation wait for a message of any rank?  The driver. */
 static inline bool
 is_from_any(const struct batoni_op *op)
 {
@@ -272,8 +273,8 @@ awaiting_path(const struct batoni_op *op, uint64_t word)
 	return path->ops->awaiting && batoni_may_drive(op->comm) ? path : NULL;
 }
 
-/* What a pass would do, for this operation alone.  False: there is reason for a pass.  (A path has no
- * cancellation points in this, as in issue.) */
+/* Do what a pass would do, for this operation alone.  False: there is reason for a whole pass.  (A
+ * path has no cancellation points in this, as in issue.) */
 static inline bool
 await(struct batoni_path *path, struct batoni_op *op)
 {

@@ -23,8 +23,8 @@ batoni_refuse_handle(const char *call, baton_request request)
 	                     call, (unsigned long long)request);
 }
 
-/* In checked mode: it is the receive, or the launch of one, whose type is not the message's, of so many
- * bytes. */
+/* Was the operation refused by checked mode?  Then it is the receive, or the launch of one, whose
+ * type is not that of the message, which has `came` bytes. */
 static bool
 explain_type(const struct batoni_op *op, size_t came, char *text, size_t size)
 {

@@ -65,7 +65,7 @@ flags_of(const struct batoni_view *view)
 	       (is_list(view) ? BATON_INFO_TENSORS : 0);
 }
 
-/* What the call gave.  A receive of a list has no length. */
+/* The length that the call gave.  A receive of a list has none. */
 static void
 fill_transfer(const struct batoni_op *op, const struct batoni_view *view,
               struct baton_request_info *info)

@@ -23,7 +23,7 @@ struct waiting_many {
 	enum baton_status status; /* all: the first that is not OK, before index */
 };
 
-/* 0: pending, 1: ended, 2: null, -1: stale. */
+/* The state of a request: 0 pending, 1 ended, 2 null, -1 stale. */
 static int
 check_request(baton_request request)
 {
@@ -251,7 +251,7 @@ baton_wait_all(const baton_request *requests, size_t count, int64_t timeout_ns)
 	return status;
 }
 
-/* Release a request that was seen to have ended.  STALE: another thread has. */
+/* Release a request that was seen to have ended.  STALE: another thread has released it. */
 static enum baton_status
 take(const char *call, baton_request *request_p,
      struct baton_completion *completion_p)
@@ -322,7 +322,7 @@ collect(const char *call, const baton_request *requests, size_t count,
 	return done == 0 && pending ? BATON_PENDING : BATON_OK;
 }
 
-/* zero: what is said of indices_max 0. */
+/* zero: the sentence about indices_max 0. */
 static enum baton_status
 check_some(const char *call, const baton_request *requests, size_t count,
            const size_t *indices, size_t indices_max, const char *zero,

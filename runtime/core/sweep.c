@@ -46,7 +46,8 @@ batoni_is_pending(const struct batoni_op *op)
 
 	if (!(word & BATONI_OP_ENGINE) || (word & BATONI_OP_LENT))
 		return false;
-	/* A call that was refused may have given it back meanwhile: then it is NEW again. */
+	/* A call that was refused may have given the slot back meanwhile: its state is NEW again
+	 * then. */
 	state = batoni_op_state(op);
 	return state != BATONI_NEW && state != BATONI_ENDED;
 }
@@ -73,7 +74,7 @@ end_host_issued(struct baton_comm *comm)
 		    !(op->flags & BATONI_FLAG_STREAM_ISSUED))
 			batoni_op_end_early(op, comm->fault.status);
 	}
-	/* Threads in baton_stream_synchronize wait for a while longer at most. */
+	/* Threads in baton_stream_synchronize wait only a moment longer. */
 	for (struct batoni_list_node *node = comm->locals.next;
 	     node != &comm->locals; node = node->next)
 		batoni_wake_waiters((uintptr_t)batoni_container_of(
@@ -117,13 +118,14 @@ look_at_marks(struct batoni_op *op)
 		if (status != BATON_OK)
 			return status;
 		op->flags |= BATONI_FLAG_ARMED;
-		/* Its state is ISSUED already; or it has ended, and is lent. */
+		/* The state is ISSUED already; or the operation has ended and is lent. */
 		if (op->state == BATONI_ISSUED && comm->observed)
 			batoni_op_observe(op, BATONI_ARMED);
 		if (op->state == BATONI_ISSUED)
 			batoni_op_start_clock(op);
 	}
-	/* A joining thread holds it, maybe in a call that blocks: the next poll frees it. */
+	/* A joining thread holds the lock, maybe in a call that blocks: the mark is dropped in
+	 * the next poll. */
 	if (pthread_mutex_trylock(&comm->marks.lock) != 0)
 		return BATON_PENDING;
 	/* The device may have refused it, of a communicator that broke for that. */
@@ -155,7 +157,8 @@ is_under_way(struct batoni_op *op)
 	return status == BATON_PENDING && (op->flags & BATONI_FLAG_ARMED);
 }
 
-/* Tell what is on streams to end.  True: it has been told, and none is under way. */
+/* Have the paths tell their work on streams to end.  True: they have told it, and no enqueue is
+ * under way. */
 static bool
 stop_streams(struct baton_comm *comm)
 {
@@ -299,7 +302,7 @@ is_lent(const struct batoni_op *op)
 	return (word & BATONI_OP_ENGINE) && (word & BATONI_OP_LENT);
 }
 
-/* What streams carry out ends with its mark. */
+/* What a stream carries out has ended when its mark is done. */
 static enum baton_status
 scrap_one(const struct baton_comm *comm, struct batoni_op *op)
 {
@@ -324,7 +327,7 @@ batoni_comm_scrap(struct baton_comm *comm, const void *base, size_t bytes)
 		    !uses(op, base, bytes))
 			continue;
 		one = scrap_one(comm, op);
-		/* PENDING passes, BUSY may not. */
+		/* A PENDING one ends in time, a BUSY one perhaps not. */
 		if (all == BATON_OK || one == BATON_PENDING)
 			all = one;
 	}
@@ -404,8 +407,9 @@ batoni_comm_end_one(struct batoni_op *op, enum baton_status status)
 		batoni_op_end_early(op, status);
 }
 
-/* Of a transfer that the host issues, whose stream has got there: that of its peer may not have.  Ask once
- * for all that end together: it changes when they have ended. */
+/* The stream of a host-issued transfer has reached it; its peer's stream may not have reached the
+ * other end.  Whether streams are crowded is asked once for all that end together, since the answer
+ * changes when they have ended. */
 static void
 note_crowd(struct batoni_op *op, int *crowded_p)
 {
@@ -527,7 +531,7 @@ break_on_mark(struct baton_comm *comm, enum baton_status status)
 	batoni_comm_break(comm, status, why);
 }
 
-/* They end in the order of the calls. */
+/* Operations end in the order of the calls. */
 size_t
 batoni_comm_watch(struct baton_comm *comm)
 {
@@ -558,7 +562,8 @@ batoni_comm_watch(struct baton_comm *comm)
 			batoni_op_give_back(op);
 			continue;
 		}
-		/* It has left its buffer, told to or not. */
+		/* The operation does not use its buffer any more, whether it was told to end or
+		 * not. */
 		if (comm->fault.stopping && !is_lending(op)) {
 			batoni_op_complete(op, comm->fault.status);
 			continue;

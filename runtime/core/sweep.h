@@ -16,10 +16,10 @@ void batoni_comm_end_all_now(struct baton_comm *comm);
  * library may use it for an unknown time. */
 enum baton_status batoni_comm_scrap(struct baton_comm *comm, const void *base,
                                     size_t bytes);
-/* Has the engine the operation, placed, and has it not ended?  Only then does the driver own its
- * state. */
+/* Is the operation placed, and has it not ended?  Only then does the driver own its state. */
 bool batoni_is_pending(const struct batoni_op *op);
-/* End an operation early; if it cannot end alone, and its time is over, the communicator breaks. */
+/* End an operation early.  If it cannot end alone and its deadline has passed, the communicator
+ * breaks. */
 void batoni_comm_end_one(struct batoni_op *op, enum baton_status status);
 /* Expire deadlines.  Returns events. */
 size_t batoni_comm_expire(struct baton_comm *comm);

@@ -16,7 +16,7 @@ static struct {
 	enum baton_status status; /* BATON_OK: free */
 	char what[BATONI_END_BYTES];
 } errors[ERRORS_MAX];
-static unsigned errors_next; /* the oldest, when all are taken */
+static unsigned errors_next; /* the oldest entry, when all are taken */
 
 bool
 batoni_stream_error_note(const struct batoni_op *op, enum baton_status status)

@@ -168,7 +168,7 @@ ask(const struct batoni_cuda_api *api, const void *pointer,
  * memory management. */
 static CUresult
 export_handle(const struct batoni_cuda_api *api, const struct memory *memory,
-       int *fd_p, const char **call_p)
+              int *fd_p, const char **call_p)
 {
 	CUmemGenericAllocationHandle handle;
 	CUresult result;
