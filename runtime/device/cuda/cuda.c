@@ -9,6 +9,8 @@
  *   cuda_queues.c     how many streams there are for its hardware queues
  *   cuda_stream.[ch]  what is kept of a stream; its thread for launched functions
  *   cuda_item.c       how an item is put on a stream
+ *   cuda_room.c       how much a stream takes
+ *   cuda_mark.c       marks, and what a stream waits for beside items
  *   cuda_memory.c     the second table: memory
  *   cuda_copy.c       and its copies
  *
@@ -420,69 +422,6 @@ cuda_names(baton_stream handle, baton_stream *name_p)
 	return number != BATONI_CU_STREAM_PER_THREAD_VALUE;
 }
 
-/* Between enter and leave. */
-static CUresult
-put_behind(struct cuda_gpu *gpu, CUstream handle, CUstream other, const char **call_p)
-{
-	struct cuda_event *event;
-	CUresult result;
-
-	*call_p = "cuEventCreate";
-	event = batoni_cuda_event_take(gpu, &result);
-	if (!event)
-		return result;
-	*call_p = "cuEventRecord";
-	result = gpu->api->event_record(event->event, other);
-	if (result == BATONI_CU_SUCCESS) {
-		*call_p = "cuStreamWaitEvent";
-		result = gpu->api->stream_wait_event(handle, event->event, 0);
-	}
-	/* A later record of the event does not change what the stream waits for. */
-	batoni_cuda_event_give(gpu, event);
-	return result;
-}
-
-/* A host function that waits holds up all others.  Stream memory operations do not, and in
- * each hardware queue the triggers come before the waits. */
-static void
-cuda_behind(struct batoni_device *device, baton_stream handle, baton_stream other)
-{
-	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-	CUresult result = BATONI_CU_NOT_READY;
-	const char *call = "cuCtxPushCurrent";
-	struct cuda_guard guard;
-
-	if (gpu->memory_ops)
-		return;
-	for (unsigned i = 0; i < CUDA_TRIES && result != BATONI_CU_SUCCESS; i++) {
-		call = "cuCtxPushCurrent";
-		result = batoni_cuda_enter(gpu, &guard);
-		if (result != BATONI_CU_SUCCESS)
-			continue;
-		result = put_behind(gpu, handle, other, &call);
-		batoni_cuda_leave(gpu, &guard);
-	}
-	if (result != BATONI_CU_SUCCESS)
-		batoni_cuda_fail(gpu, call, result);
-}
-
-static enum baton_status
-cuda_follow(struct batoni_device *device, baton_stream handle, baton_stream other)
-{
-	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-	const char *call = "cuCtxPushCurrent";
-	struct cuda_guard guard;
-	CUresult result = batoni_cuda_enter(gpu, &guard);
-
-	if (result == BATONI_CU_SUCCESS) {
-		result = put_behind(gpu, handle, other, &call);
-		batoni_cuda_leave(gpu, &guard);
-	}
-	return result == BATONI_CU_SUCCESS
-	               ? BATON_OK
-	               : batoni_cuda_refuse(gpu, call, result);
-}
-
 /* No driver call: the device sees the store. */
 static void
 cuda_release(struct batoni_device *device, _Atomic uint64_t *word, uint64_t value)
@@ -522,135 +461,6 @@ cuda_words_free(struct batoni_device *device, _Atomic uint64_t *words)
 		return BATON_ERR_BUSY;
 	batoni_cuda_block_give(gpu, block);
 	return BATON_OK;
-}
-
-/* ---- marks --------------------------------------------------------------- */
-
-/* Between enter and leave.  A stream that has no index (cuda_stream.h) is not bounded. */
-static void
-count_mark(struct cuda_gpu *gpu, CUstream handle, struct cuda_event *event,
-           uint32_t entries)
-{
-	struct cuda_stream *stream;
-
-	if (batoni_cuda_stream_use(gpu, handle, &stream) != BATON_OK)
-		return;
-	batoni_cuda_count(stream, event, entries);
-	batoni_cuda_stream_leave(stream);
-}
-
-/* Drop a mark that is not asked for any more. */
-static void
-give_mark(struct cuda_gpu *gpu, struct batoni_mark *mark)
-{
-	batoni_cuda_uncount(mark->object);
-	batoni_cuda_event_give(gpu, mark->object);
-	mark->object = NULL;
-}
-
-static enum baton_status
-cuda_mark(struct batoni_device *device, baton_stream handle,
-          struct batoni_mark *mark)
-{
-	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-	struct cuda_event *event = mark->object;
-	const char *call = "cuCtxPushCurrent";
-	struct cuda_guard guard;
-	CUresult result = batoni_cuda_enter(gpu, &guard);
-
-	if (result != BATONI_CU_SUCCESS)
-		return batoni_cuda_refuse(gpu, call, result);
-	call = "cuEventCreate";
-	if (event)
-		batoni_cuda_uncount(event);
-	else
-		event = batoni_cuda_event_take(gpu, &result);
-	if (event) {
-		call = "cuEventRecord";
-		result = gpu->api->event_record(event->event, handle);
-	}
-	if (result == BATONI_CU_SUCCESS && mark->entries > 0)
-		count_mark(gpu, handle, event, mark->entries);
-	batoni_cuda_leave(gpu, &guard);
-	if (result != BATONI_CU_SUCCESS) {
-		if (event && !mark->object)
-			batoni_cuda_event_give(gpu, event);
-		return batoni_cuda_refuse(gpu, call, result);
-	}
-	mark->object = event;
-	return BATON_OK;
-}
-
-static enum baton_status
-cuda_mark_done(struct batoni_device *device, struct batoni_mark *mark)
-{
-	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-	struct cuda_event *event = mark->object;
-	struct cuda_guard guard;
-	CUresult result;
-
-	do {
-		result = batoni_cuda_enter(gpu, &guard);
-		if (result != BATONI_CU_SUCCESS)
-			break;
-		result = gpu->api->event_query(event->event);
-	} while (batoni_cuda_leave_or_retry(gpu, &guard, result));
-	if (result == BATONI_CU_NOT_READY)
-		return BATON_PENDING;
-	if (result != BATONI_CU_SUCCESS)
-		return BATON_ERR_CUDA;
-	give_mark(gpu, mark);
-	return BATON_OK;
-}
-
-/* The event may be recorded again before the stream has passed it. */
-static void
-cuda_mark_drop(struct batoni_device *device, struct batoni_mark *mark)
-{
-	give_mark(batoni_cuda_gpu(device), mark);
-}
-
-/* Between enter and leave.  A later record of the event does not change what the stream waits
- * for. */
-static enum baton_status
-follow_event(struct cuda_gpu *gpu, CUstream handle, CUevent event, bool bounded)
-{
-	struct cuda_stream *stream;
-	enum baton_status status;
-	CUresult result;
-
-	if (bounded) {
-		status = batoni_cuda_stream_use(gpu, handle, &stream);
-		if (status != BATON_OK)
-			return status == BATON_ERR_CUDA ? status : BATON_PENDING;
-		status = batoni_cuda_follow(stream, handle, event);
-		batoni_cuda_stream_leave(stream);
-		return status;
-	}
-	result = gpu->api->stream_wait_event(handle, event, 0);
-	return result == BATONI_CU_SUCCESS
-	               ? BATON_OK
-	               : batoni_cuda_refuse(gpu, "cuStreamWaitEvent", result);
-}
-
-static enum baton_status
-cuda_mark_follow(struct batoni_device *device, baton_stream handle,
-                 const struct batoni_mark *mark, bool bounded)
-{
-	struct cuda_gpu *gpu = batoni_cuda_gpu(device);
-	const struct cuda_event *event = mark->object;
-	enum baton_status status;
-	struct cuda_guard guard;
-	CUresult result;
-
-	if (!event)
-		return BATON_PENDING;
-	result = batoni_cuda_enter(gpu, &guard);
-	if (result != BATONI_CU_SUCCESS)
-		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
-	status = follow_event(gpu, handle, event->event, bounded);
-	batoni_cuda_leave(gpu, &guard);
-	return status;
 }
 
 /* ---- puts ---------------------------------------------------------------- */
@@ -706,17 +516,6 @@ cuda_stream_put(struct batoni_device *device, baton_stream handle,
 	return status == BATON_ERR_AGAIN ? BATON_PENDING : status;
 }
 
-static const struct batoni_mark_ops marks = {
-	.mark = cuda_mark,
-	.mark_done = cuda_mark_done,
-	.mark_drop = cuda_mark_drop,
-};
-
-static const struct batoni_event_ops events = {
-	.follow = cuda_follow,
-	.mark_follow = cuda_mark_follow,
-};
-
 static const struct batoni_bound_ops bounds = {
 	.begin = batoni_cuda_begin,
 	.commit = batoni_cuda_commit,
@@ -729,7 +528,7 @@ static const struct batoni_shared_queue_ops shared_queues = {
 	.crowd = batoni_cuda_crowd,
 	.foreign_streams = batoni_cuda_foreign_streams,
 	.wait = cuda_wait,
-	.behind = cuda_behind,
+	.behind = batoni_cuda_behind,
 };
 
 static const struct batoni_handle_ops handles = {
@@ -749,8 +548,8 @@ const struct batoni_device_ops batoni_device_cuda_ops = {
 	.constant = "BATON_DEVICE_CUDA",
 	.unit = "GPU",
 	.native = BATON_TRANSPORT_NCCL,
-	.marks = &marks,
-	.events = &events,
+	.marks = &batoni_cuda_marks,
+	.events = &batoni_cuda_events,
 	.bounds = &bounds,
 	.shared_queues = &shared_queues,
 	.handles = &handles,

@@ -30,34 +30,12 @@
  * own way.  Once the copy is on the stream it cannot be taken back: where the driver refuses the write
  * again and again, the device is told to be sick.
  *
- * The driver's queue of a stream is finite, and a call that finds it full blocks, perhaps
- * with a lock of the context that our copies need.  So a stream has at most ENTRIES_MAX of our
- * entries, and beside them waits for FOLLOWS_MAX events of joins, each scaled as the queue is
- * (CUDA_SCALE_LAUNCH_QUEUES).  More joins are items.
- *
- * What another library puts there by itself (NCCL) counts too: the engine tells by the
- * marks around it for how many entries it stands.  Nobody hears when such a mark is passed,
- * so it counts until it is seen done; only a stream that the driver says is empty has room
- * before that.  A call that finds such a stream full waits a moment for looks and movement,
- * before it is AGAIN.
+ * How much a stream takes is in cuda_room.c.
  */
 #include "cuda_stream.h"
 
-#include <sched.h>
-
-#include "clock.h"
 #include "log.h"
 #include "mem.h"
-
-/* Those that batoni_cuda_scaled changes: of about 1,000 entries that CUDA has by default. */
-#define ENTRIES_MAX 800u
-#define CALL_ENTRIES 6u  /* of a call of NCCL with its marks, as the engine counts it */
-#define FOLLOWS_MAX 100u
-/* A put's: the marks before and behind it, the copy, two writes.  Puts leave room for items. */
-#define PUT_ENTRIES 5u
-#define PUTS_ENTRIES_MAX 600u
-#define STILL_MARKED_NS 50000000u
-#define STILL_NS 1000000000u /* a stream that has not moved for so long is held up */
 
 /* ---- host functions, on a thread of the driver: no driver call ------------ */
 
@@ -396,254 +374,27 @@ put_item(struct cuda_stream *stream, CUstream handle,
 	return result;
 }
 
-/* How many waits and entries of the driver's queue the stream has not passed. */
-static uint64_t
-waits_left(const struct cuda_stream *stream)
-{
-	return stream->waits -
-	       atomic_load(&stream->gpu->passed[stream->index]);
-}
-
-static uint64_t
-entries_left(const struct cuda_stream *stream)
-{
-	return stream->triggers - atomic_load(&stream->fired) +
-	       PUT_ENTRIES *
-	               (stream->puts -
-	                atomic_load(&stream->gpu->stored[stream->index])) +
-	       atomic_load(&stream->marked) + waits_left(stream);
-}
-
-/* How many of these were ever put on the stream. */
-static uint64_t
-entries_put(const struct cuda_stream *stream)
-{
-	return stream->triggers + PUT_ENTRIES * stream->puts + stream->waits;
-}
-
-/* Where the stream has passed the entries of `point`, it has passed what was before them. */
-static void
-see_point(struct cuda_stream *stream)
-{
-	if (stream->point == 0 ||
-	    entries_put(stream) - entries_left(stream) < stream->point)
-		return;
-	stream->follows_passed = stream->point_follows;
-	stream->point = 0;
-}
-
-/* An item was put on the stream. */
-static void
-set_point(struct cuda_stream *stream)
-{
-	see_point(stream);
-	if (stream->point != 0 || stream->follows == stream->follows_passed)
-		return;
-	stream->point = entries_put(stream);
-	stream->point_follows = stream->follows;
-}
-
-static uint32_t
-least(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
-uint32_t
-batoni_cuda_entries(void)
-{
-	return batoni_cuda_scaled(ENTRIES_MAX);
-}
-
-/* Entries of so much, behind `left` others: puts are on the stream as long as it has room for them,
- * and items behind that. */
-static uint64_t
-entries_of(const struct batoni_need *need, uint64_t left)
-{
-	uint32_t most = batoni_cuda_scaled(PUTS_ENTRIES_MAX);
-	uint32_t room = left < most ? (uint32_t)(most - left) : 0;
-	uint32_t puts = least(need->puts, room / PUT_ENTRIES);
-
-	return need->entries + (uint64_t)puts * PUT_ENTRIES +
-	       (uint64_t)(need->puts - puts) * BATONI_ITEM_ENTRIES;
-}
-
-static bool
-fits(const struct batoni_need *need, uint64_t left)
-{
-	return left + entries_of(need, left) <= batoni_cuda_entries();
-}
-
-/* An item, or a call of a library: the last one may go a little beyond the bound. */
-static const struct batoni_need one = {.entries = 1};
-
-static bool
-is_one(const struct batoni_need *need)
-{
-	return need->entries <= 1 && need->puts == 0;
-}
-
-/* A mark may have been passed although no thread has polled it yet, and a stream may be about to
- * pass one.  So the caller waits while the stream moves (for more than one entry: for
- * STILL_MARKED_NS in all).  It does not wait where nothing has moved since the stream was last
- * found still. */
-static bool
-has_room_behind_marks(struct cuda_stream *stream, CUstream handle,
-                      const struct batoni_need *need)
-{
-	uint64_t left = entries_left(stream), before = left;
-	uint64_t since = batoni_real_ns();
-	bool still = false;
-
-	while (!fits(need, left) && !still &&
-	       stream->gpu->api->stream_query(handle) != BATONI_CU_SUCCESS) {
-		still = (stream->still && left >= stream->still) ||
-		        batoni_real_ns() - since >= STILL_MARKED_NS;
-		sched_yield();
-		left = entries_left(stream);
-		if (left < before && is_one(need))
-			since = batoni_real_ns();
-		before = left;
-	}
-	still &= !fits(need, left);
-	stream->still = still && !fits(&one, left) ? left : 0;
-	return !still;
-}
-
-/* If the stream waits for nothing of ours, its host functions end in a matter of microseconds,
- * and the caller waits; for more than one entry not long, since much may have to end. */
-static bool
-has_room(struct cuda_stream *stream, CUstream handle,
-         const struct batoni_need *need)
-{
-	uint64_t left = entries_left(stream), before = left, since;
-	uint64_t most = is_one(need) ? STILL_NS : STILL_MARKED_NS;
-
-	if (fits(need, left))
-		return true;
-	if (atomic_load(&stream->marked) > 0)
-		return has_room_behind_marks(stream, handle, need);
-	since = batoni_real_ns();
-	while (!fits(need, left) && waits_left(stream) == 0 &&
-	       batoni_real_ns() - since < most) {
-		sched_yield();
-		left = entries_left(stream);
-		if (left != before && is_one(need))
-			since = batoni_real_ns();
-		before = left;
-	}
-	return fits(need, left);
-}
-
-static enum baton_status
-refuse_full(void)
-{
-	return batoni_refuse(BATON_ERR_AGAIN,
-	                     "as many operations are on the stream as a CUDA "
-	                     "stream takes (%u entries: an operation that it waits "
-	                     "for takes %u, a put or signal of the stream's own %u, "
-	                     "a call of NCCL %u); wait for some of them",
-	                     batoni_cuda_entries(), BATONI_ITEM_ENTRIES,
-	                     PUT_ENTRIES, CALL_ENTRIES);
-}
-
-enum baton_status
-batoni_cuda_holds(const struct batoni_need *need)
-{
-	if (fits(need, 0))
-		return BATON_OK;
-	return batoni_refuse(BATON_ERR_INVALID,
-	                     "puts %llu entries on one stream, and a CUDA stream "
-	                     "takes %u (an operation that it waits for is %u, a put "
-	                     "or signal of the stream's own %u, a call of NCCL %u; a "
-	                     "group is one operation on each of its streams)",
-	                     (unsigned long long)entries_of(need, 0),
-	                     batoni_cuda_entries(),
-	                     BATONI_ITEM_ENTRIES, PUT_ENTRIES, CALL_ENTRIES);
-}
-
-enum baton_status
-batoni_cuda_room(struct cuda_stream *stream, CUstream handle,
-                 const struct batoni_need *need)
-{
-	bool room;
-
-	pthread_mutex_lock(&stream->lock);
-	room = has_room(stream, handle, need);
-	pthread_mutex_unlock(&stream->lock);
-	return room ? BATON_OK : refuse_full();
-}
-
-void
-batoni_cuda_count(struct cuda_stream *stream, struct cuda_event *event,
-                  uint32_t entries)
-{
-	event->stream = stream;
-	event->entries = entries;
-	atomic_fetch_add(&stream->marked, entries);
-}
-
-void
-batoni_cuda_uncount(struct cuda_event *event)
-{
-	struct cuda_stream *stream = event->stream;
-
-	event->stream = NULL;
-	if (stream)
-		atomic_fetch_sub(&stream->marked, event->entries);
-}
-
 enum baton_status
 batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handle,
                     struct batoni_stream_item *item)
 {
+	static const struct batoni_need one = {.entries = 1};
 	const char *call = NULL;
 	CUresult result;
 
 	pthread_mutex_lock(&stream->lock);
-	if (!has_room(stream, handle, &one)) {
+	if (!batoni_cuda_has_room(stream, handle, &one)) {
 		pthread_mutex_unlock(&stream->lock);
-		return refuse_full();
+		return batoni_cuda_refuse_full();
 	}
 	item->next = (struct batoni_stream_item *)(void *)stream;
 	result = put_item(stream, handle, item, &call);
 	if (result == BATONI_CU_SUCCESS)
-		set_point(stream);
+		batoni_cuda_set_point(stream);
 	pthread_mutex_unlock(&stream->lock);
 	return result == BATONI_CU_SUCCESS
 	               ? BATON_OK
 	               : batoni_cuda_refuse(stream->gpu, call, result);
-}
-
-static bool
-may_follow(struct cuda_stream *stream, CUstream handle)
-{
-	uint32_t most = batoni_cuda_scaled(FOLLOWS_MAX);
-
-	see_point(stream);
-	if (stream->follows - stream->follows_passed >= most &&
-	    stream->gpu->api->stream_query(handle) == BATONI_CU_SUCCESS)
-		stream->follows_passed = stream->follows;
-	return stream->follows - stream->follows_passed < most;
-}
-
-enum baton_status
-batoni_cuda_follow(struct cuda_stream *stream, CUstream handle, CUevent event)
-{
-	CUresult result = BATONI_CU_SUCCESS;
-	bool may;
-
-	pthread_mutex_lock(&stream->lock);
-	may = may_follow(stream, handle);
-	if (may) {
-		result = stream->gpu->api->stream_wait_event(handle, event, 0);
-		stream->follows += result == BATONI_CU_SUCCESS;
-	}
-	pthread_mutex_unlock(&stream->lock);
-	if (result != BATONI_CU_SUCCESS)
-		return batoni_cuda_refuse(stream->gpu, "cuStreamWaitEvent",
-		                          result);
-	return may ? BATON_OK : BATON_PENDING;
 }
 
 /* The signal, if there is one, and the number of the put.  A copy is in front of them, which cannot be taken back. */
@@ -688,7 +439,7 @@ put_both_parts(struct cuda_stream *stream, CUstream handle,
 	result = insist_on_store(stream, handle, put);
 	if (result == BATONI_CU_SUCCESS) {
 		stream->puts++;
-		set_point(stream);
+		batoni_cuda_set_point(stream);
 		return BATON_OK;
 	}
 	if (put->bytes == 0)
@@ -704,8 +455,7 @@ batoni_cuda_put(struct cuda_stream *stream, CUstream handle,
 	enum baton_status status = BATON_PENDING;
 
 	pthread_mutex_lock(&stream->lock);
-	if (entries_left(stream) + PUT_ENTRIES <=
-	    batoni_cuda_scaled(PUTS_ENTRIES_MAX))
+	if (batoni_cuda_takes_put(stream))
 		status = put_both_parts(stream, handle, put);
 	pthread_mutex_unlock(&stream->lock);
 	return status;

@@ -10,7 +10,7 @@
  * changing its environment while the engine's thread asks how crowded the queues are.
  *
  * CUDA_SCALE_LAUNCH_QUEUES (0.25x, 0.5x, 2x, 4x) scales how many entries the driver takes before a call
- * blocks.  What is put on a stream is bounded in the same proportion (cuda_item.c).  Whether that is a queue's or a
+ * blocks.  What is put on a stream is bounded in the same proportion (cuda_room.c).  Whether that is a queue's or a
  * stream's is not known; streams that share a queue may find it full earlier than the bound says.
  *
  * Counted are the streams that are known: those for copies, those of stream_create, those that a

@@ -97,16 +97,25 @@ enum baton_status batoni_cuda_worker_start(struct cuda_stream *stream);
 void batoni_cuda_worker_run(struct cuda_stream *stream,
                             struct batoni_stream_item *item);
 
-/* Put the item on the stream, which the caller uses.  OK, AGAIN, CUDA. */
+/* cuda_item.c: put the item on the stream, which the caller uses.  OK, AGAIN, CUDA. */
 enum baton_status batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handle,
                                       struct batoni_stream_item *item);
 /* The wait of an item that was put there WAITS_LATER. */
 void batoni_cuda_wait(struct cuda_stream *stream, CUstream handle,
                       const struct batoni_stream_item *item);
-/* Room for a call of another library, on a stream that the caller uses.  OK, AGAIN. */
+/* cuda_room.c: room for a call of another library, on a stream that the caller uses.  OK, AGAIN. */
 enum baton_status batoni_cuda_room(struct cuda_stream *stream, CUstream handle,
                                    const struct batoni_need *need);
 enum baton_status batoni_cuda_holds(const struct batoni_need *need);
+/* Under stream->lock: is there such room?  The caller may wait for it for a moment. */
+bool batoni_cuda_has_room(struct cuda_stream *stream, CUstream handle,
+                          const struct batoni_need *need);
+/* Likewise for a put, which leaves room for items. */
+bool batoni_cuda_takes_put(const struct cuda_stream *stream);
+/* AGAIN: batoni_refuse has said why. */
+enum baton_status batoni_cuda_refuse_full(void);
+/* Under stream->lock: an item or a put was put on the stream. */
+void batoni_cuda_set_point(struct cuda_stream *stream);
 /* The event, just recorded on the stream, stands for so many entries there; and it does not any
  * more. */
 void batoni_cuda_count(struct cuda_stream *stream, struct cuda_event *event,
@@ -116,15 +125,20 @@ void batoni_cuda_uncount(struct cuda_event *event);
  * was not put there; CUDA. */
 enum baton_status batoni_cuda_follow(struct cuda_stream *stream, CUstream handle,
                                      CUevent event);
-/* `stream_put` of the device's table, of a stream that the caller uses: OK, PENDING. */
+/* cuda_item.c: `stream_put` of the device's table, of a stream that the caller uses: OK, PENDING. */
 enum baton_status batoni_cuda_put(struct cuda_stream *stream, CUstream handle,
                                   const struct batoni_stream_put *put);
+/* cuda_mark.c: tables and a slot of the device's. */
+extern const struct batoni_mark_ops batoni_cuda_marks;
+extern const struct batoni_event_ops batoni_cuda_events;
+void batoni_cuda_behind(struct batoni_device *device, baton_stream handle,
+                        baton_stream other);
 /* cuda_queues.c: slots of the device's table. */
 void batoni_cuda_crowd(struct batoni_device *device, struct batoni_crowd *crowd_p);
 /* So many of the entries that there are by default, as CUDA_SCALE_LAUNCH_QUEUES has it.  Any thread,
  * behind the first open. */
 uint32_t batoni_cuda_scaled(uint32_t entries);
-/* So many entries of ours a stream takes (cuda_item.c). */
+/* So many entries of ours a stream takes (cuda_room.c). */
 uint32_t batoni_cuda_entries(void);
 void batoni_cuda_foreign_streams(struct batoni_device *device, int more);
 /* A word has grown: wake the host functions that wait for one, on any GPU. */
