@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the hosts of the NCCL transport tell each other when it is created, and units of puts:
- * transport/nccl/nccl_open.c, nccl_hello.c, nccl_windows_open.c, nccl_windows.c and nccl_peers.c, as they are,
+ * transport/nccl/nccl_open.c, nccl_hello.c, nccl_windows_open.c, nccl_windows.c, nccl_puts.c and nccl_peers.c, as they are,
  * over a transport whose exchanges bring what the input says, and a library that is a stub.
  *
  * The first byte says which rank this is, and what it has.  In each exchange a byte for each other

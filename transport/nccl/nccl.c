@@ -59,7 +59,7 @@
  * rank itself whose ends have different lengths.
  *
  * Puts into windows, between ranks of different nodes, have a communicator of their own, behind the
- * lanes of messages (nccl_windows.c).
+ * lanes of messages (nccl_puts.c).
  *
  * In checked mode (nccl_checked.c) another path takes the place of this one.  In plain mode that
  * other one is beside it, for lists of tensors, with a lane of its own behind that of the puts.  A

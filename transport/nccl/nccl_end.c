@@ -32,7 +32,7 @@
  * `aborting`.  So it aborts without the lock: other communicators of the GPU go on, and another
  * rank of the process may have to end what stands before the kernels.
  * The lane of puts is not aborted while a put that was announced to this rank has not come
- * (nccl_windows.c): ncclCommAbort would wait for it, and it may be lost.  Where that
+ * (nccl_puts.c): ncclCommAbort would wait for it, and it may be lost.  Where that
  * lane cannot be revoked, being in error, it is left alone until then, or for ever.
  * If the ender takes longer than the engine's patience, the transport is left to it: its
  * memory and the device stay.

@@ -5,7 +5,7 @@
  * nccl.c: the path and the transport.  nccl_await.c: the wait for NCCL's thread.  nccl_self.c:
  * messages to oneself.  nccl_lock.c: the lock of a device.  nccl_open.c: creation; nccl_rounds.c: what
  * its steps are made of; nccl_hello.c: what the ranks agree on.  nccl_peers.c: the other ranks' processes.
- * nccl_windows.c: puts into windows; nccl_windows_open.c: what they need.  nccl_end.c: finalizing,
+ * nccl_puts.c: puts; nccl_windows.c: the windows that they go into; nccl_windows_open.c: what they need.  nccl_end.c: finalizing,
  * aborting, closing.  nccl_checked.c and those that it names: the path in checked mode, and that of
  * lists in plain mode.
  */
@@ -128,7 +128,7 @@ struct batoni_nccl {
 	ncclUniqueId alone;   /* of the lane for the rank alone */
 	/* These, and behind them the one for puts and the one for lists. */
 	struct batoni_nccl_lane *lanes;
-	struct batoni_nccl_puts *puts;  /* NULL: there are none (nccl_windows.c) */
+	struct batoni_nccl_puts *puts;  /* NULL: there are none (nccl_puts.c) */
 	char why_no_puts[200];
 	struct batoni_nccl_self *self;
 	struct batoni_peer *peers; /* where the lower transport has none (nccl_peers.c) */
@@ -376,7 +376,7 @@ enum baton_status batoni_nccl_puts_step(struct batoni_nccl *nccl);
 void batoni_nccl_puts_reclaim(struct batoni_nccl *nccl);
 void batoni_nccl_puts_free(struct batoni_nccl *nccl);
 
-/* ---- nccl_windows.c ---- */
+/* ---- nccl_puts.c ---- */
 
 extern const struct batoni_native_puts_ops batoni_nccl_puts_ops;
 /* Any thread.  Is a wait of NCCL's under way? */

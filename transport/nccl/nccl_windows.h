@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Puts by NCCL's one-sided calls: what its two files share (nccl_windows.c has the rules). */
+/* Puts by NCCL's one-sided calls: what its three files share (nccl_puts.c has the rules). */
 #ifndef BATONI_NCCL_WINDOWS_H
 #define BATONI_NCCL_WINDOWS_H
 
@@ -88,5 +88,24 @@ struct batoni_nccl_puts {
 	atomic_uint waits;
 	struct batoni_nccl_side sides[]; /* by rank */
 };
+
+/* nccl_windows.c: slots of the table (native_puts.h). */
+enum baton_status batoni_nccl_window_inspect(struct batoni_transport *transport,
+                                             const void *base, size_t bytes,
+                                             struct batoni_native_part *part_p);
+enum baton_status batoni_nccl_window_open(struct batoni_transport *transport,
+                                          void *base, size_t bytes,
+                                          struct batoni_native_window **window_p);
+enum baton_status batoni_nccl_window_opened(struct batoni_transport *transport,
+                                            struct batoni_native_window *window);
+bool batoni_nccl_window_let_go(struct batoni_transport *transport,
+                               struct batoni_native_window *window);
+void batoni_nccl_window_close(struct batoni_transport *transport,
+                              struct batoni_native_window *window);
+/* Are these bytes all in one window, from which NCCL may read? */
+bool batoni_nccl_window_has(struct batoni_nccl_puts *puts, const char *from,
+                            size_t bytes);
+/* How far NCCL is with the call before.  Under the lock of the device. */
+ncclResult_t batoni_nccl_puts_state(const struct batoni_nccl *nccl);
 
 #endif
