@@ -11,7 +11,8 @@
  *   2. then it takes its mark, the number of the moment.  Where the data went by stores or copies it is
  *      visible by now.  Where it went by message its buffer is free, and no more is known: each wire to
  *      the peer that has carried data since it was last known to be applied is probed
- *      (message_get.c).  A wire is done when a probe that was sent behind the mark is answered.
+ *      (message_get.c).  A wire is done when a probe that was sent behind the mark is answered.  One that fails
+ *      is the end of all flushes that it was sent behind the mark of, and of no other.
  *
  * It ends when no wire is left.  Puts of other streams that are covered by a probe do it no harm,
  * and no put of another stream is waited for.
@@ -63,7 +64,7 @@ check_puts(const struct batoni_rma *rma, const struct batoni_pending *flush)
 }
 
 /* OK: the wire's target has all that was sent before the mark; PENDING: it was asked; else why it
- * cannot be asked. */
+ * cannot be asked, or how the question ended that was sent behind the mark. */
 static enum baton_status
 check_wire(struct batoni_rma *rma, const struct batoni_pending *flush,
            struct batoni_wire *wire)
@@ -75,13 +76,10 @@ check_wire(struct batoni_rma *rma, const struct batoni_pending *flush,
 		return BATON_OK;
 	if (rma->transport->peers[wire->probe.peer].gone)
 		return BATON_ERR_PEER;
+	if (wire->failed >= flush->flush.mark)
+		return wire->why;
 	if (wire->probing)
 		return BATON_PENDING;
-	if (wire->probed != BATON_OK) {
-		status = wire->probed;
-		wire->probed = BATON_OK;
-		return status;
-	}
 	status = batoni_message_probe(rma, wire);
 	return status == BATON_ERR_AGAIN ? BATON_PENDING : status;
 }

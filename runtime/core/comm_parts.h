@@ -71,6 +71,8 @@ struct batoni_comm_deadlines {
 struct batoni_comm_liveness {
 	uint32_t gone;   /* peers whose processes were seen to have ended */
 	uint32_t silent; /* of gone: operations with them may end at once */
+	/* Of work.lent: buffers that the end of a peer's process frees (gets by message). */
+	uint32_t frees;
 	uint32_t tests[BATONI_PATHS_MAX]; /* path.tests at the last check */
 };
 

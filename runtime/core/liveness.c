@@ -4,8 +4,8 @@
  * asynchronous devices too, which may have a sticky error (health.c).
  *
  * A transport keeps descriptors of the processes of this node (batoni_peer.pidfd).
- * The driver polls them every CHECK_NS while its communicators have something pending,
- * and records each process that has ended in batoni_peer.gone.  Waits for signals
+ * The driver polls them every CHECK_NS while its communicators have something pending, or LENT until a
+ * process has ended, and records each process that has ended in batoni_peer.gone.  Waits for signals
  * poll the descriptors themselves (window/wait.c), since signals that had arrived before
  * may still end them.
  *
@@ -336,7 +336,8 @@ check_comm(struct baton_comm *comm)
 {
 	if (!comm->transport->peers || comm->driving.lost ||
 	    comm->fault.status != BATON_OK || !batoni_may_drive(comm) ||
-	    comm->work.active <= comm->work.lent + comm->work.held)
+	    (comm->work.active <= comm->work.lent + comm->work.held &&
+	     comm->liveness.frees == 0))
 		return 0;
 	check_processes(comm);
 	return comm->liveness.gone ? end_orphans(comm) : 0;

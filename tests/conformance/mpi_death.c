@@ -5,7 +5,7 @@
  * the survivors have among themselves goes on, and they leave in order.
  *
  *   mpirun --enable-recovery -n 3 mpi_death HOW
- *   HOW: kill|stop|signal|register|finalize|peer|calls|order|destroy|close|barrier
+ *   HOW: kill|stop|signal|register|finalize|peer|calls|order|destroy|close|barrier|lent
  *
  * signal: it is killed while the others wait for its signals with no deadline; that
  * it is gone is noticed on one host, and told as PEER.  register: the same while they
@@ -16,7 +16,8 @@
  * which need no more checks of the processes than one does.  destroy: the same while they destroy the
  * communicator, with no time limit; a send of one of them to it is lent.  close: messages go through
  * shared memory, and rank 1 is not killed: it has met what they send, and then aborts and destroys the
- * communicator.  barrier: it is killed while the others are in a barrier, and have more of them.
+ * communicator.  barrier: it is killed while the others are in a barrier, and have more of them.  lent: it is
+ * killed when the others have nothing pending but gets from it that they have canceled.
  *
  * CONFORM_FAR=1 in the environment, for kill and stop: rank 2 says that it is of another host than the
  * other two, so that the dead is a peer of near's for rank 0 and of MPI's for rank 2.
@@ -352,6 +353,34 @@ survive_closing(struct baton_comm *comm)
 	MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* Rank 1 makes no progress, so it answers no get. */
+static void
+survive_lending(struct baton_comm *comm, int rank)
+{
+	struct baton_completion completion = { .flags = BATON_COMPLETION_LENT };
+	struct baton_window *window = NULL;
+	baton_request get = 0;
+
+	CHECK(baton_window_register(large, 64, comm, &window) == BATON_OK);
+	if (rank == 1) {
+		MPI_Barrier(MPI_COMM_WORLD);
+		raise(SIGKILL);
+	}
+	CHECK(baton_get(small, 64, BATON_UINT8, 1, window, 0, 0, 0, comm, NULL,
+	                NULL, &get) == BATON_OK);
+	CHECK(baton_cancel(get) == BATON_OK);
+	CHECK(baton_wait(get, -1, &completion) == BATON_ERR_CANCELED);
+	CHECK(completion.flags == BATON_COMPLETION_LENT);
+	MPI_Barrier(MPI_COMM_WORLD);
+	while (completion.flags & BATON_COMPLETION_LENT)
+		CHECK(baton_test(get, &completion) == BATON_ERR_CANCELED);
+	CHECK(baton_comm_status(comm) == BATON_OK);
+	CHECK(baton_release(&get) == BATON_OK);
+	CHECK(baton_comm_abort(comm) == BATON_OK);
+	CHECK(baton_window_deregister(window) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
 static void
 signal_and_die(struct baton_comm *comm)
 {
@@ -406,6 +435,7 @@ main(int argc, char **argv)
 	bool in_order = argc > 1 && strcmp(argv[1], "order") == 0;
 	bool closing = argc > 1 && strcmp(argv[1], "close") == 0;
 	bool meeting = argc > 1 && strcmp(argv[1], "barrier") == 0;
+	bool lending = argc > 1 && strcmp(argv[1], "lent") == 0;
 	bool sending = calls || (argc > 1 && strcmp(argv[1], "peer") == 0);
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	bool stop = argc > 1 && strcmp(argv[1], "stop") == 0;
@@ -421,7 +451,7 @@ main(int argc, char **argv)
 		batoni_shm_pretend_host(rank == 2);
 	MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, pids, (int)sizeof(mine),
 	              MPI_BYTE, MPI_COMM_WORLD);
-	if (calls || in_order || closing)
+	if (calls || in_order || closing || (lending && rank == 1))
 		options.progress = BATON_PROGRESS_CALLS;
 	CHECK(baton_comm_create_mpi(MPI_COMM_WORLD, &options, &comm) ==
 	      BATON_OK);
@@ -433,11 +463,13 @@ main(int argc, char **argv)
 		send_and_die(comm, in_order ? MANY - 1 : 9);
 	if (rank == 1 && closing)
 		meet_and_close(comm);
-	if (rank == 1 && !finalizing) {
+	if (rank == 1 && !finalizing && !lending) {
 		raise(stop ? SIGSTOP : SIGKILL);
 		return 1;
 	}
-	if (waiting)
+	if (lending)
+		survive_lending(comm, rank);
+	else if (waiting)
 		survive_waiting(comm, rank);
 	else if (sending)
 		survive_sending(comm, rank);

@@ -105,7 +105,10 @@ struct batoni_wire {
 	 * under way (0: none).  unacked: of rma->unacked, while the first two differ. */
 	struct batoni_list_node unacked;
 	uint64_t last, acked, probing;
-	enum baton_status probed; /* how the last probe ended */
+	/* The number of the last probe that has failed, and why.  It is the truth of the flushes
+	 * whose mark it was sent behind, and of no later one. */
+	uint64_t failed;
+	enum baton_status why;
 	struct batoni_transfer probe; /* stands for the probe in its lane */
 	char buffer[BATONI_MESSAGE_MAX]; /* the source's */
 };
@@ -130,6 +133,17 @@ struct batoni_messages {
 	struct batoni_messages *kept_next;
 	_Atomic(struct batoni_link *) *kept_links;
 };
+
+/* The lane's get is LENT, or is not any more.  Liveness checks go on for it alone. */
+static inline void
+batoni_lane_set_left(struct batoni_rma *rma, struct batoni_lane *lane, bool left)
+{
+	if (lane->left == left)
+		return;
+	lane->left = left;
+	rma->messages->left += left ? 1u : -1u;
+	rma->comm->liveness.frees += left ? 1u : -1u;
+}
 
 /* Append what has ended to a list, for batoni_messages_test to continue with. */
 static inline void

@@ -152,8 +152,7 @@ give_up(struct batoni_rma *rma, struct batoni_lane *lane)
 	if (!lane->left || !lane->awaits || !batoni_get_may_end(rma, lane))
 		return;
 	/* Asked once: what the transport keeps then has begun to arrive. */
-	lane->left = false;
-	rma->messages->left--;
+	batoni_lane_set_left(rma, lane, false);
 	status = batoni_path_take_back(&rma->transport->messages, &lane->payload);
 	if (status == BATON_ERR_BUSY)
 		return;

@@ -11,8 +11,9 @@
  * not change what it reads.  Answers of a channel are sent in the order of their headers, and
  * their receives are posted in that order, so the answer tag needs no numbers.
  *
- * No circle.  The receive of an answer is posted in the call that hands its header over, before
- * anything else is.  So an answer always finds its receive, and its end depends on no other message.
+ * No circle.  The receive of an answer is posted before its header is sent, in one call.  So an answer always
+ * finds its receive, and its end depends on no other message.  A get whose receive cannot be posted has asked
+ * for nothing; one whose header cannot be sent takes its receive back.
  * A source that answers needs no lane of its own.
  *
  * A get that cannot be met (the target checks header and window as it does those of puts) is
@@ -98,9 +99,12 @@ batoni_probe_ended(struct batoni_rma *rma, struct batoni_wire *wire,
 {
 	bool unacked = wire->last > wire->acked;
 
-	if (status == BATON_OK)
+	if (status == BATON_OK) {
 		wire->acked = wire->probing;
-	wire->probed = status;
+	} else {
+		wire->failed = wire->probing;
+		wire->why = status;
+	}
 	wire->probing = 0;
 	if (unacked && wire->last <= wire->acked) {
 		batoni_list_remove(&wire->unacked);
@@ -125,8 +129,7 @@ batoni_get_take_back(struct batoni_rma *rma, struct batoni_lane *lane)
 	if (!lane->awaits)
 		return BATON_ERR_BUSY;
 	if (!batoni_get_may_end(rma, lane)) {
-		rma->messages->left += !lane->left;
-		lane->left = true;
+		batoni_lane_set_left(rma, lane, true);
 		return BATON_ERR_BUSY;
 	}
 	status = batoni_path_take_back(&rma->transport->messages, &lane->payload);

@@ -58,8 +58,7 @@ batoni_lane_give(struct batoni_rma *rma, struct batoni_lane *lane)
 	struct batoni_messages *messages = rma->messages;
 
 	lane->put = NULL;
-	messages->left -= lane->left;
-	lane->left = false;
+	batoni_lane_set_left(rma, lane, false);
 	messages->busy--;
 	rma->base.path.load.awaiting--;
 	if (lane->number >= 0)
@@ -206,22 +205,54 @@ fill_lane(struct batoni_rma *rma, struct batoni_lane *lane,
 	return payload == BATONI_PAYLOAD_SEPARATE || payload == BATONI_PAYLOAD_GET;
 }
 
-/* Send what the lane has been filled with.  PENDING: it will end; else the lane is free again. */
+/* The header has not left: take the receive of the answer back, which would take that of the channel's next
+ * get.  OK; BUSY: it stays, and the communicator has broken. */
+static enum baton_status
+take_answer_back(struct batoni_rma *rma, struct batoni_lane *lane,
+                 enum baton_status why)
+{
+	enum baton_status status;
+
+	if (!lane->awaits)
+		return BATON_OK;
+	status = batoni_path_take_back(&rma->transport->messages, &lane->payload);
+	if (status == BATON_ERR_BUSY) {
+		rma->comm->upcalls.broken(
+			&rma->comm->upcalls, why, NULL, 0,
+			"the header of a get could not be sent, and the "
+			"receive of its answer not be taken back");
+		return status;
+	}
+	rma->messages->lent--;
+	batoni_lane_part_ended(lane, &lane->payload, status);
+	return BATON_OK;
+}
+
+/* Send what the lane has been filled with; the receive of an answer is posted before its header leaves.
+ * PENDING: it will end; else the lane is free again. */
 static enum baton_status
 hand_over(struct batoni_rma *rma, struct batoni_lane *lane, bool second)
 {
 	struct batoni_link *link = batoni_link_of(rma, lane->put->peer);
-	enum baton_status status = send_part(rma, lane, &lane->header);
+	bool asks = second && lane->payload.direction == BATONI_RECV;
+	enum baton_status status = BATON_OK;
 
+	lane->awaits = asks;
+	if (asks)
+		status = send_part(rma, lane, &lane->payload);
+	if (status == BATON_OK) {
+		status = send_part(rma, lane, &lane->header);
+		if (status != BATON_OK &&
+		    take_answer_back(rma, lane, status) != BATON_OK)
+			return BATON_PENDING;
+	}
 	if (status != BATON_OK) {
 		batoni_lane_give(rma, lane);
 		return status;
 	}
 	link->sent++;
-	if (second) {
-		lane->awaits = lane->payload.direction == BATONI_RECV;
+	if (second && !asks)
 		send_part(rma, lane, &lane->payload);
-	}
 	return BATON_PENDING;
 }
 

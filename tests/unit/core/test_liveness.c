@@ -193,6 +193,26 @@ START_TEST(a_receive_whose_message_has_come_ends_with_it)
 }
 END_TEST
 
+/* Nothing is pending any more, and what is lent waits for an answer of the dead. */
+START_TEST(a_peer_whose_end_frees_a_lent_buffer_is_checked)
+{
+	baton_request lent = scripted_send(comm, s, 0, NULL);
+
+	transport.take_back = BATON_ERR_BUSY;
+	ck_assert_int_eq(baton_cancel(lent), BATON_OK);
+	baton_progress(comm);
+	check();
+	ck_assert_uint_eq(comm->liveness.gone, 0);
+	comm->liveness.frees = 1;
+	check();
+	ck_assert_uint_eq(comm->liveness.gone, 1);
+	comm->liveness.frees = 0;
+	end_send(0, BATON_OK);
+	scripted_assert_ended(lent, BATON_ERR_CANCELED);
+	transport.take_back = BATON_ERR_CANCELED;
+}
+END_TEST
+
 /* With few tests between two checks, some of what it sent may still be on its way: each operation
  * has its grace period. */
 START_TEST(a_peer_is_silent_only_when_the_messages_were_tested_often)
@@ -320,6 +340,7 @@ main(void)
 		what_names_a_living_rank_goes_on,
 		a_launch_that_names_a_silent_peer_ends_at_once,
 		a_receive_whose_message_has_come_ends_with_it,
+		a_peer_whose_end_frees_a_lent_buffer_is_checked,
 		a_peer_is_silent_only_when_the_messages_were_tested_often,
 		where_a_rank_ends_the_communicator_what_ended_in_peer_finds_it_broken,
 		what_an_aborted_rank_gives_up_breaks_nothing,

@@ -41,8 +41,10 @@ record_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	struct rma_world *world = batoni_container_of(
 		batoni_transport_of(path), struct rma_world, transport);
 
-	if (transfer->direction != BATONI_SEND)
-		return BATON_PENDING;
+	if (transfer->direction != BATONI_SEND) {
+		world->receives += world->of_receives == BATON_PENDING;
+		return world->of_receives;
+	}
 	if (world->answer == BATON_PENDING) {
 		ck_assert_uint_lt(world->messages, ENDS);
 		world->message[world->messages++] = transfer;
@@ -50,13 +52,28 @@ record_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	return world->answer;
 }
 
-/* Of receives: no message has come for them. */
 static enum baton_status
 record_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	(void)path;
-	return transfer->direction == BATONI_RECV ? BATON_ERR_CANCELED
-	                                          : BATON_ERR_BUSY;
+	struct rma_world *world = batoni_container_of(
+		batoni_transport_of(path), struct rma_world, transport);
+
+	if (transfer->direction != BATONI_RECV)
+		return BATON_ERR_BUSY;
+	world->receives -= world->of_taking != BATON_ERR_BUSY;
+	return world->of_taking;
+}
+
+static void
+record_broken(struct batoni_upcalls *upcalls, enum baton_status fatal,
+              const char *call, int code, const char *text)
+{
+	struct rma_world *world =
+		batoni_container_of(upcalls, struct rma_world, comm.upcalls);
+
+	(void)call, (void)code;
+	ck_assert_ptr_nonnull(text);
+	world->broken = fatal;
 }
 
 static const struct batoni_path_ops messages_ops = {
@@ -77,6 +94,17 @@ message_sent(struct rma_world *world, size_t i, enum baton_status status)
 {
 	ck_assert_uint_lt(i, world->messages);
 	world->comm.upcalls.done(&world->comm.upcalls, world->message[i], status);
+}
+
+void
+answer_came(struct rma_world *world, uint32_t lane, enum baton_status status)
+{
+	struct batoni_lane *of = &world->rma.messages->lanes[lane];
+
+	ck_assert(of->awaits);
+	world->receives--;
+	of->payload.done_bytes = of->payload.bytes;
+	world->comm.upcalls.done(&world->comm.upcalls, &of->payload, status);
 }
 
 static void
@@ -146,7 +174,10 @@ rma_world_open(struct rma_world *world)
 {
 	memset(world, 0, sizeof(*world));
 	world->comm.upcalls.done = record_done;
-	world->answer = BATON_PENDING;
+	world->comm.upcalls.broken = record_broken;
+	world->answer = world->of_receives = BATON_PENDING;
+	/* No message has come for them. */
+	world->of_taking = BATON_ERR_CANCELED;
 	world->transport.ops = &recording_ops;
 	world->transport.messages.ops = &messages_ops;
 	world->transport.upcalls = &world->comm.upcalls;

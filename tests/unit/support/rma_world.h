@@ -32,6 +32,11 @@ struct rma_world {
 	size_t messages;
 	struct batoni_transfer *message[ENDS];
 	enum baton_status answer; /* of its issue */
+	/* What it was handed to receive, and has not given back: how many; how it answers their
+	 * issue, and taking them back. */
+	size_t receives;
+	enum baton_status of_receives, of_taking;
+	enum baton_status broken; /* it was told so, or OK */
 };
 
 void rma_world_open(struct rma_world *world);
@@ -44,6 +49,8 @@ void signal_from(struct rma_world *world, int source, int signal_index,
                  int context);
 /* The transport has sent that message. */
 void message_sent(struct rma_world *world, size_t i, enum baton_status status);
+/* It has received the answer that this lane of the pool waits for. */
+void answer_came(struct rma_world *world, uint32_t lane, enum baton_status status);
 
 /* The next end is this one; ends are looked at once, in their order. */
 #define assert_ended(world, slot, how)                                        \

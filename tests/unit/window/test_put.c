@@ -465,18 +465,23 @@ START_TEST(message_that_fails_ends_its_put_so)
 }
 END_TEST
 
+static enum baton_status
+get(uint32_t slot)
+{
+	struct batoni_transfer *transfer = place(slot, PEER, 0, 0, 8);
+	struct batoni_pending *pending = &world.rma.pending[slot];
+
+	pending->put.task = BATONI_TASK_GET;
+	pending->put.signal_index = BATONI_NO_SIGNAL;
+	return batoni_put_issue(&world.rma, transfer);
+}
+
 /* As many as there are lanes. */
 static void
 leave_gets(uint32_t count)
 {
 	for (uint32_t slot = 0; slot < count; slot++) {
-		struct batoni_transfer *get = place(slot, PEER, 0, 0, 8);
-		struct batoni_pending *pending = &world.rma.pending[slot];
-
-		pending->put.task = BATONI_TASK_GET;
-		pending->put.signal_index = BATONI_NO_SIGNAL;
-		ck_assert_int_eq(batoni_put_issue(&world.rma, get),
-		                 BATON_PENDING);
+		ck_assert_int_eq(get(slot), BATON_PENDING);
 		message_sent(&world, world.messages - 1, BATON_OK);
 		ck_assert_int_eq(take_back(slot), BATON_ERR_BUSY);
 	}
@@ -492,6 +497,8 @@ START_TEST(get_that_is_lent_gives_its_buffer_back_when_no_answer_is_to_come)
 	path_to_peer(BATON_WINDOW_PATH_MESSAGE);
 	for (int breaks = 0; breaks < 2; breaks++) {
 		leave_gets(lanes);
+		/* Liveness checks go on for them. */
+		ck_assert_uint_eq(world.comm.liveness.frees, lanes);
 		world.peers[PEER].gone = !breaks;
 		world.comm.liveness.gone = !breaks;
 		world.comm.fault.status = breaks ? BATON_ERR_ABORTED : BATON_OK;
@@ -499,8 +506,97 @@ START_TEST(get_that_is_lent_gives_its_buffer_back_when_no_answer_is_to_come)
 		for (uint32_t slot = 0; slot < lanes; slot++)
 			assert_ended(&world, slot, BATON_ERR_CANCELED);
 		assert_idle(&world);
+		ck_assert_uint_eq(world.comm.liveness.frees, 0);
 		world.peers[PEER].gone = false;
 		world.comm.liveness.gone = 0;
+	}
+}
+END_TEST
+
+/* No header without a receive: the channel's next get would take the answer. */
+START_TEST(get_whose_receive_cannot_be_posted_asks_for_nothing)
+{
+	path_to_peer(BATON_WINDOW_PATH_MESSAGE);
+	batoni_messages_post(&world.rma);
+	world.of_receives = BATON_ERR_NOMEM;
+	ck_assert_int_eq(get(0), BATON_ERR_NOMEM);
+	ck_assert_uint_eq(world.messages, 0);
+	assert_idle(&world);
+	world.of_receives = BATON_PENDING;
+	ck_assert_int_eq(get(0), BATON_PENDING);
+	ck_assert_uint_eq(world.messages, 1);
+	message_sent(&world, 0, BATON_OK);
+	answer_came(&world, 0, BATON_OK);
+	assert_ended(&world, 0, BATON_OK);
+	assert_idle(&world);
+}
+END_TEST
+
+START_TEST(get_whose_header_cannot_be_sent_takes_its_receive_back)
+{
+	size_t before;
+
+	path_to_peer(BATON_WINDOW_PATH_MESSAGE);
+	batoni_messages_post(&world.rma);
+	before = world.receives;
+	world.answer = BATON_ERR_NOMEM;
+	ck_assert_int_eq(get(0), BATON_ERR_NOMEM);
+	ck_assert_uint_eq(world.receives, before);
+	ck_assert_int_eq(world.broken, BATON_OK);
+	assert_idle(&world);
+	/* One that stays would take the next answer. */
+	world.of_taking = BATON_ERR_BUSY;
+	ck_assert_int_eq(get(0), BATON_PENDING);
+	ck_assert_int_eq(world.broken, BATON_ERR_NOMEM);
+	world.comm.fault.status = BATON_ERR_NOMEM;
+	ck_assert_int_eq(take_back(0), BATON_ERR_BUSY);
+	answer_came(&world, 0, BATON_ERR_CANCELED);
+	assert_ended(&world, 0, BATON_ERR_NOMEM);
+	assert_idle(&world);
+}
+END_TEST
+
+/* Flush what has gone to the peer. */
+static enum baton_status
+flush_on(uint32_t slot)
+{
+	struct batoni_transfer *flush = &world.transfers[slot];
+
+	flush->direction = BATONI_WAIT;
+	flush->tag = BATONI_FLUSH_TAG;
+	flush->peer = PEER;
+	batoni_flush_place(&world.rma, flush);
+	return batoni_flush_issue(&world.rma, flush);
+}
+
+/* The one that has asked ends so, if it is still there; one that comes later asks for itself. */
+START_TEST(flush_ends_in_no_error_of_an_earlier_probe)
+{
+	path_to_peer(BATON_WINDOW_PATH_MESSAGE);
+	for (int stays = 0; stays < 2; stays++) {
+		size_t sent = world.messages;
+
+		ck_assert_int_eq(put(0, 0, 0, 8), BATON_PENDING);
+		message_sent(&world, sent, BATON_OK);
+		assert_ended(&world, 0, BATON_OK);
+		ck_assert_int_eq(flush_on(1), BATON_PENDING);
+		ck_assert_int_eq(flush_on(2), BATON_PENDING);
+		if (!stays)
+			ck_assert_int_eq(batoni_flush_take_back(
+						 &world.rma, &world.transfers[1]),
+			                 BATON_ERR_CANCELED);
+		message_sent(&world, sent + 1, BATON_ERR_NOMEM);
+		answer_came(&world, 0, BATON_ERR_CANCELED);
+		batoni_flushes_test(&world.rma);
+		if (stays)
+			assert_ended(&world, 1, BATON_ERR_NOMEM);
+		assert_no_end(&world);
+		ck_assert_uint_eq(world.messages, sent + 3);
+		message_sent(&world, sent + 2, BATON_OK);
+		answer_came(&world, 0, BATON_OK);
+		batoni_flushes_test(&world.rma);
+		assert_ended(&world, 2, BATON_OK);
+		assert_idle(&world);
 	}
 }
 END_TEST
@@ -508,15 +604,9 @@ END_TEST
 /* Its probe cannot be sent, which gives a lane back. */
 START_TEST(flush_whose_probe_fails_leaves_nothing_that_moves)
 {
-	struct batoni_transfer *flush = &world.transfers[1];
-
 	path_to_peer(BATON_WINDOW_PATH_MESSAGE);
 	ck_assert_int_eq(put(0, 0, 0, 8), BATON_PENDING);
-	flush->direction = BATONI_WAIT;
-	flush->tag = BATONI_FLUSH_TAG;
-	flush->peer = PEER;
-	batoni_flush_place(&world.rma, flush);
-	ck_assert_int_eq(batoni_flush_issue(&world.rma, flush), BATON_PENDING);
+	ck_assert_int_eq(flush_on(1), BATON_PENDING);
 	message_sent(&world, 0, BATON_OK);
 	assert_ended(&world, 0, BATON_OK);
 	world.answer = BATON_ERR_MPI;
@@ -615,6 +705,9 @@ main(void)
 		put_that_messages_have_is_lent_until_they_are_sent,
 		message_that_fails_ends_its_put_so,
 		get_that_is_lent_gives_its_buffer_back_when_no_answer_is_to_come,
+		get_whose_receive_cannot_be_posted_asks_for_nothing,
+		get_whose_header_cannot_be_sent_takes_its_receive_back,
+		flush_ends_in_no_error_of_an_earlier_probe,
 		flush_whose_probe_fails_leaves_nothing_that_moves,
 		one_signal_shows_all_that_was_put_before_it,
 	};
