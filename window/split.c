@@ -12,6 +12,12 @@
  *      other colors.  The parent has no more part in it, but other collective calls of this rank are
  *      refused until the end.
  *
+ * A rank that dies in step 4 is no rank of the new communicator that others could learn of, but one of the
+ * parent, whose descriptor of its process they have: they watch that, and give the creation up in PEER.  Where MPI
+ * then still has an operation of it, what MPI uses is leaked on purpose (bootstrap.h, keeps).  If that operation is one
+ * of the parent's, the parent breaks: MPI matches its later ones wrongly (Open MPI 4.1 makes a duplicate by
+ * several reductions of the parent, each when its progress gets there), and it leaves its communicator to MPI.
+ *
  * A rank whose exchange fails as the parent breaks cannot know whether the others have got through it,
  * and go on without it.  So they wait for it with a limit in step 4, where the bootstrap has one, and a
  * place that it has made takes it as gone.
@@ -20,6 +26,7 @@
  *
  * The thread that calls; one collective call of a rank at a time.
  */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +36,7 @@
 #include "creation.h"
 #include "health.h"
 #include "launcher.h"
+#include "liveness.h"
 #include "log.h"
 #include "mem.h"
 #include "registry.h"
@@ -57,6 +65,15 @@ struct batoni_split_rendezvous {
 	};
 };
 
+/* A creation over a library of the parent's.  `kept`: of those that the library uses for good. */
+struct making {
+	struct batoni_creation creation; /* must be first */
+	const struct split *s;
+	uint64_t checked_ns;
+	bool missing; /* a rank of the color was gone then */
+	struct making *kept;
+};
+
 struct split {
 	struct batoni_collective c;
 	struct baton_comm *parent;
@@ -64,7 +81,12 @@ struct split {
 	/* The ranks of this color, by the parent's numbers; this rank's number among them. */
 	int *ranks;
 	int size, rank;
+	struct making *making; /* NULL: they meet without one */
 };
+
+#define CHECK_NS UINT64_C(250000000)
+
+static _Atomic(struct making *) kept;
 
 /* ---- the setup ---- */
 
@@ -120,16 +142,20 @@ tell_intent(struct split *s, int color, int key)
 	struct batoni_split_intent mine = {.color = color, .key = key};
 	struct batoni_rma *rma = s->c.rma;
 	enum baton_status status;
+	bool able;
 
 	s->ranks = batoni_alloc((size_t)rma->size, sizeof(*s->ranks));
+	if (s->ranks && s->parent->opened->ops->deriving)
+		s->making = batoni_alloc(1, sizeof(*s->making));
 	/* NULL: the exchange fails on all ranks. */
 	if (!rma->intents)
 		rma->intents = batoni_alloc((size_t)rma->size, sizeof(mine));
+	able = s->ranks && (s->making || !s->parent->opened->ops->deriving);
 	mine.status = s->c.status;
 	snprintf(mine.why, sizeof(mine.why), "%.*s", (int)sizeof(mine.why) - 1,
 	         s->c.why);
 	status = batoni_collect(&s->c, &mine, sizeof(mine),
-	                        s->ranks ? rma->intents : NULL);
+	                        able ? rma->intents : NULL);
 	for (int i = 0; i < rma->size && status == BATON_OK; i++) {
 		const struct batoni_split_intent *intent = &rma->intents[i];
 
@@ -261,38 +287,103 @@ tell_rendezvous(struct split *s, bool meets)
 
 /* ---- the new communicator ---- */
 
-static enum baton_status
-join(struct split *s, struct batoni_bootstrap *bootstrap)
+static void
+limit(const struct split *s, struct batoni_bootstrap *bootstrap)
 {
-	struct batoni_transport *opened = s->parent->opened;
-
-	if (opened->ops->deriving)
-		return opened->ops->deriving->derive(opened, &batoni_engine_calls,
-		                                     s->ranks, s->size, s->rank,
-		                                     bootstrap);
-	batoni_threads_layer()->join(s->c.rma->rendezvous[s->ranks[0]].board, s->rank,
-	                             bootstrap);
 	bootstrap->patience_ns = s->parent->timeout_ns
 	                                 ? (uint64_t)s->parent->timeout_ns
 	                                 : PATIENCE_NS;
-	return BATON_OK;
+}
+
+/* What a rank had told before it died may still come: the second check that misses one ends it. */
+static enum baton_status
+watch(struct batoni_creation *creation)
+{
+	struct making *making = (void *)creation;
+	const struct split *s = making->s;
+	uint64_t now = batoni_real_ns();
+	bool again = making->missing;
+	char what[200];
+
+	if (now - making->checked_ns < CHECK_NS)
+		return BATON_PENDING;
+	making->checked_ns = now;
+	making->missing = batoni_tell_gone(s->parent, s->ranks, s->size, what,
+	                                   sizeof(what));
+	if (!again || !making->missing)
+		return BATON_PENDING;
+	return batoni_refuse(BATON_ERR_PEER, "%s: %s", s->c.call, what);
+}
+
+static void
+keep(struct making *making)
+{
+	batoni_mem_keep(1);
+	making->s = NULL;
+	making->kept = atomic_load(&kept);
+	while (!atomic_compare_exchange_weak(&kept, &making->kept, making))
+		;
+}
+
+static void
+break_parent(const struct split *s, enum baton_status status)
+{
+	char why[BATONI_SENTENCE_BYTES];
+
+	snprintf(why, sizeof(why), "%s", baton_last_error());
+	batoni_lock();
+	batoni_comm_break(s->parent, status, why);
+	batoni_unlock();
+	batoni_refuse(status, "%s", why);
+}
+
+/* By the native library of the parent. */
+static enum baton_status
+derive(struct split *s, struct baton_comm **comm_p)
+{
+	struct batoni_transport *opened = s->parent->opened;
+	struct batoni_creation *creation = &s->making->creation;
+	enum baton_status status;
+
+	batoni_creation_begin(creation, &s->setup, BATON_OK);
+	creation->call = s->c.call;
+	creation->watch = watch;
+	s->making->s = s;
+	status = opened->ops->deriving->derive(opened, &batoni_engine_calls,
+	                                       s->ranks, s->size, s->rank,
+	                                       &creation->bootstrap);
+	if (status != BATON_OK)
+		return status;
+	limit(s, &creation->bootstrap);
+	status = batoni_creation_run(creation, comm_p);
+	if (creation->bootstrap.stands)
+		break_parent(s, status);
+	if (creation->bootstrap.keeps) {
+		keep(s->making);
+		s->making = NULL;
+	}
+	return status;
 }
 
 static enum baton_status
 create(struct split *s, struct baton_comm **comm_p)
 {
+	const struct batoni_split_rendezvous *rendezvous;
 	struct batoni_creation creation;
-	enum baton_status status;
 
-	if (!s->parent->opened->ops->deriving && !meets_on_board(s))
-		return batoni_comm_create_by_id(
-			s->size, s->rank, &s->c.rma->rendezvous[s->ranks[0]].id,
-			&s->setup, comm_p);
+	if (s->making)
+		return derive(s, comm_p);
+	rendezvous = &s->c.rma->rendezvous[s->ranks[0]];
+	if (!meets_on_board(s))
+		return batoni_comm_create_by_id(s->size, s->rank,
+		                                &rendezvous->id, &s->setup,
+		                                comm_p);
 	batoni_creation_begin(&creation, &s->setup, BATON_OK);
 	creation.call = s->c.call;
-	status = join(s, &creation.bootstrap);
-	return status == BATON_OK ? batoni_creation_run(&creation, comm_p)
-	                          : status;
+	batoni_threads_layer()->join(rendezvous->board, s->rank,
+	                             &creation.bootstrap);
+	limit(s, &creation.bootstrap);
+	return batoni_creation_run(&creation, comm_p);
 }
 
 /* What all ranks do.  Anything but OK: they are refused, or the parent has broken. */
@@ -352,6 +443,7 @@ split(const char *call, uint64_t what, struct baton_comm *comm, int color,
 	batoni_collective_end(&s.c);
 	if (status == BATON_OK)
 		*comm_p = made;
+	batoni_free(s.making);
 	batoni_free(s.ranks);
 	return status;
 }

@@ -285,10 +285,13 @@ exchange(struct batoni_creation *creation, size_t bytes, const void **all_p)
 	status = bootstrap->ops->exchange(bootstrap, &creation->mine, bytes,
 	                                  all_p);
 	batoni_unlock();
-	if (status == BATON_PENDING)
+	if (status == BATON_PENDING) {
 		status = check_patience(creation);
-	else if (status != BATON_OK)
+		if (status == BATON_PENDING && creation->watch)
+			status = creation->watch(creation);
+	} else if (status != BATON_OK) {
 		status = say_broken(creation, status);
+	}
 	if (status == BATON_PENDING)
 		return status;
 	creation->begun_ns = 0;

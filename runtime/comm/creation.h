@@ -44,6 +44,9 @@ enum batoni_creation_state {
 struct batoni_creation {
 	struct batoni_bootstrap bootstrap; /* the caller joins it */
 	const char *call; /* for the others' sentence, or NULL */
+	/* Asked while an exchange waits: PENDING, or why it is given up, with a sentence.  NULL: there is no knowledge of
+	 * the others. */
+	enum baton_status (*watch)(struct batoni_creation *creation);
 	enum batoni_creation_state state;
 	struct batoni_comm_setup setup;
 	const struct batoni_opening_ops *ops; /* of the transport over the bootstrap */

@@ -83,6 +83,12 @@ struct batoni_bootstrap {
 	bool strict;
 	/* How long an exchange waits for the others; 0: for ever. */
 	uint64_t patience_ns;
+	/* Written by close, of an exchange that was given up: the native library still uses this struct, which
+	 * must stay where it is for good. */
+	bool keeps;
+	/* Likewise: an operation of all ranks stands on the communicator that this one was to be made from, on which
+	 * no other one can follow. */
+	bool stands;
 	union {
 		max_align_t align;
 		unsigned char bytes[BATONI_BOOTSTRAP_BYTES];

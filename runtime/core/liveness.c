@@ -145,6 +145,22 @@ tell_gone(const struct baton_comm *comm, int peer, char *text, size_t size)
 		         ", and then rank %d left", peer);
 }
 
+bool
+batoni_tell_gone(const struct baton_comm *comm, const int ranks[], int n,
+                 char *text, size_t size)
+{
+	const struct batoni_peer *peers = comm->transport->peers;
+	int i = 0;
+
+	while (peers && i < n && !batoni_peer_is_gone(&peers[ranks[i]]))
+		i++;
+	if (!peers || i == n)
+		return false;
+	note_first_gone(comm, ranks[i]);
+	tell_gone(comm, ranks[i], text, size);
+	return true;
+}
+
 void
 batoni_say_away(const struct baton_comm *comm)
 {

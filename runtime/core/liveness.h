@@ -22,6 +22,10 @@ struct batoni_roll_call {
 /* Is the process of a peer gone, or the rank away?  A system call.  Any thread. */
 bool batoni_peer_is_gone(const struct batoni_peer *peer);
 
+/* Is one of these ranks gone or away?  Says which, in words.  Makes system calls.  Any thread. */
+bool batoni_tell_gone(const struct baton_comm *comm, const int ranks[], int n,
+                      char *text, size_t size);
+
 /* This rank makes no more progress: tell that to the ranks that share memory with it. */
 void batoni_say_away(const struct baton_comm *comm);
 

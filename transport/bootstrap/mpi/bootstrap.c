@@ -2,8 +2,8 @@
 /*
  * The bootstrap over MPI: the ranks of an intracommunicator, or of the job.
  *
- * Before the first exchange all ranks duplicate the parent, unless they have a communicator of their own
- * (transport/mpi/derive.c).  An exchange consists of two
+ * Before the first exchange all ranks duplicate the parent, unless they make a communicator of their own
+ * (some.c).  An exchange consists of two
  * collective operations on the duplicate.  The first is a reduction of *terms*, whose form is the
  * same in all versions of Baton: whether the rank has memory for what all will bring, and the
  * version.  So a rank without memory can tell the others, and ranks of two versions refuse each
@@ -11,7 +11,9 @@
  *
  * All MPI calls are made with the driver's lock held, so that below MPI_THREAD_MULTIPLE no two
  * threads are in MPI, and do not block.  MPI gives no way back from a collective operation that
- * others have not entered, so an exchange waits for ever.
+ * others have not entered, so an exchange waits for ever, unless the creation is given up (patience_ns; a rank of
+ * the parent that has died: creation.h).  Then MPI keeps the request, and all that it writes and reads: the
+ * duplicate, the contributions and the bootstrap itself are leaked on purpose (`keeps`), and not freed under it.
  *
  * No state beyond the bootstrap.
  */
@@ -161,6 +163,7 @@ go_on(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
 	switch (was) {
 	case BATONI_MPI_BARE:
 		return duplicate(boot);
+	case BATONI_MPI_MEETING:
 	case BATONI_MPI_DUPLICATING:
 		MPI_Comm_set_errhandler(boot->comm, MPI_ERRORS_RETURN);
 		return reduce(bootstrap, mine, bytes);
@@ -180,17 +183,34 @@ exchange(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
          const void **all_p)
 {
 	struct batoni_mpi_boot *boot = batoni_mpi_boot_of(bootstrap);
+	bool meets = boot->phase == BATONI_MPI_MEETING;
 	int done = 1, code = MPI_SUCCESS;
 
-	if (boot->phase != BATONI_MPI_BARE && boot->phase != BATONI_MPI_IDLE)
+	if (meets)
+		done = batoni_mpi_some_test(boot, &code);
+	else if (boot->phase != BATONI_MPI_BARE && boot->phase != BATONI_MPI_IDLE)
 		code = MPI_Test(&boot->request, &done, MPI_STATUS_IGNORE);
 	if (code != MPI_SUCCESS) {
 		if (boot->phase == BATONI_MPI_DUPLICATING)
 			boot->comm = MPI_COMM_NULL;
 		boot->phase = BATONI_MPI_IDLE;
-		return batoni_mpi_refuse("MPI_Test", code);
+		return batoni_mpi_refuse(meets ? "MPI_Comm_create_group"
+		                               : "MPI_Test",
+		                         code);
 	}
 	return done ? go_on(bootstrap, mine, bytes, all_p) : BATON_PENDING;
+}
+
+/* Does MPI still have an operation of an exchange? */
+static bool
+is_under_way(struct batoni_mpi_boot *boot)
+{
+	int done = 0;
+
+	if (boot->phase == BATONI_MPI_BARE || boot->phase == BATONI_MPI_IDLE)
+		return false;
+	return MPI_Test(&boot->request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS ||
+	       !done;
 }
 
 static void
@@ -198,6 +218,14 @@ leave(struct batoni_bootstrap *bootstrap)
 {
 	struct batoni_mpi_boot *boot = batoni_mpi_boot_of(bootstrap);
 
+	if (boot->phase == BATONI_MPI_MEETING) {
+		bootstrap->stands = !batoni_mpi_some_leave(boot);
+	} else if (is_under_way(boot)) {
+		bootstrap->keeps = true;
+		bootstrap->stands = boot->phase == BATONI_MPI_DUPLICATING;
+		batoni_mem_keep(boot->contributions ? 1 : 0);
+		return;
+	}
 	if (boot->comm != MPI_COMM_NULL)
 		MPI_Comm_free(&boot->comm);
 	batoni_free(boot->contributions);
@@ -231,7 +259,7 @@ check_thread(int *level_p)
 }
 
 void
-batoni_mpi_join(MPI_Comm parent, MPI_Comm comm, int level, int rank, int size,
+batoni_mpi_join(MPI_Comm parent, int level, int rank, int size,
                 struct batoni_bootstrap *bootstrap)
 {
 	struct batoni_mpi_boot *boot;
@@ -243,11 +271,8 @@ batoni_mpi_join(MPI_Comm parent, MPI_Comm comm, int level, int rank, int size,
 	                                       .within = 1};
 	boot = batoni_mpi_boot_of(bootstrap);
 	*boot = (struct batoni_mpi_boot){.parent = parent,
-	                                 .comm = comm,
+	                                 .comm = MPI_COMM_NULL,
 	                                 .level = level};
-	/* The next thing to do is then as after the duplication. */
-	if (comm != MPI_COMM_NULL)
-		boot->phase = BATONI_MPI_DUPLICATING;
 	boot->request = MPI_REQUEST_NULL;
 }
 
@@ -262,7 +287,7 @@ join_ranks(const struct batoni_engine_calls *engine, MPI_Comm parent, int level,
 	MPI_Comm_size(parent, &size);
 	MPI_Comm_rank(parent, &rank);
 	engine->driver_unlock();
-	batoni_mpi_join(parent, MPI_COMM_NULL, level, rank, size, bootstrap);
+	batoni_mpi_join(parent, level, rank, size, bootstrap);
 }
 
 /* baton_comm_create_mpi. */

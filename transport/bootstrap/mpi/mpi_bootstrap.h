@@ -2,6 +2,7 @@
 /*
  * The bootstrap over MPI, as its own files and the MPI transport see it.
  *
+ * some.c       the communicator of some ranks of another one
  * bootstrap.c  joining the ranks of an MPI communicator, and their exchange
  * start.c      starting MPI, and finalising an MPI that Baton has started
  * family.c     one MPI for the program, Baton and the process
@@ -26,6 +27,7 @@ struct batoni_mpi_terms {
 
 enum batoni_mpi_phase {
 	BATONI_MPI_BARE,        /* the parent is not duplicated yet */
+	BATONI_MPI_MEETING,     /* or: some of its ranks make a communicator (some.c) */
 	BATONI_MPI_DUPLICATING,
 	BATONI_MPI_IDLE,
 	BATONI_MPI_REDUCING,    /* does every rank have memory for the contributions? */
@@ -36,6 +38,7 @@ struct batoni_mpi_boot {
 	enum batoni_mpi_phase phase;
 	int level; /* MPI's thread level */
 	MPI_Comm parent;
+	struct batoni_mpi_some *some; /* MEETING */
 	/* The duplicate.  MPI_COMM_NULL: there is none, or a transport has it. */
 	MPI_Comm comm;
 	MPI_Request request;
@@ -54,13 +57,22 @@ batoni_mpi_boot_of(struct batoni_bootstrap *bootstrap)
 /* bootstrap.c */
 /* "MPI_THREAD_MULTIPLE". */
 const char *batoni_mpi_level_name(int thread_level);
-/* Join the bootstrap of `size` ranks of which this one is `rank`: those of `comm`, which becomes the bootstrap's
- * and whose errors return; MPI_COMM_NULL: all of `parent`, which is duplicated first. */
-void batoni_mpi_join(MPI_Comm parent, MPI_Comm comm, int level, int rank,
-                     int size, struct batoni_bootstrap *bootstrap);
+/* Join the bootstrap of `size` ranks of which this one is `rank`: all of `parent`, which is duplicated first, unless
+ * batoni_mpi_some_begin is called. */
+void batoni_mpi_join(MPI_Comm parent, int level, int rank, int size,
+                     struct batoni_bootstrap *bootstrap);
 /* An MPI call of a creation has failed: call batoni_refuse with MPI's text.  Returns
  * BATON_ERR_MPI. */
 enum baton_status batoni_mpi_refuse(const char *call, int code);
+
+/* some.c */
+/* These ranks of the parent alone are those of the bootstrap.  Below MPI_THREAD_MULTIPLE with the driver lock; may
+ * wait for them.  MPI's code. */
+int batoni_mpi_some_begin(struct batoni_mpi_boot *boot, const int ranks[], int size);
+/* MEETING.  True: boot->comm is their communicator, or *code_p says why there is none. */
+bool batoni_mpi_some_test(struct batoni_mpi_boot *boot, int *code_p);
+/* MEETING, and the creation is given up.  True: it has ended, and boot->comm is valid if MPI has made it. */
+bool batoni_mpi_some_leave(struct batoni_mpi_boot *boot);
 
 /* family.c: is the MPI of this process the one that Baton was compiled with?  Call it
  * before any MPI call that takes a handle.  Any thread.  OK; UNSUPPORTED, with
