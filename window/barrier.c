@@ -162,7 +162,7 @@ set_due(struct batoni_rma *rma)
 	batoni_comm_set_busy(rma->comm);
 }
 
-/* The first one has left the queue. */
+/* The first barrier has left the queue. */
 static void
 look_at_next(struct batoni_rma *rma)
 {
@@ -202,7 +202,7 @@ tell_coming(const struct batoni_rma *rma, int round)
 		batoni_bell_call(to->bell, to->pipe);
 }
 
-/* Past the rounds in which the source has come.  True: all are. */
+/* Go past the rounds in which the source has come.  True: it has come in all rounds. */
 static bool
 meet_sources(const struct batoni_rma *rma)
 {
@@ -223,7 +223,7 @@ meet_sources(const struct batoni_rma *rma)
 	return true;
 }
 
-/* Begin the first one, or go on with it.  PENDING, OK. */
+/* Begin the first barrier, or continue it.  PENDING, OK. */
 static enum baton_status
 look_for_sources(const struct batoni_rma *rma)
 {
@@ -306,7 +306,7 @@ exchange_messages(struct batoni_rma *rma)
 
 /* ---- the first one, either way ---- */
 
-/* Begin it, or go on with it.  PENDING, or the status in which it ends. */
+/* Begin the first barrier, or continue it.  PENDING, or the status in which it ends. */
 static enum baton_status
 go_on(struct batoni_rma *rma)
 {
@@ -328,7 +328,7 @@ take_out(struct batoni_rma *rma, struct batoni_pending *pending)
 	look_at_next(rma);
 }
 
-/* It is counted as issued from the return of issue to its end. */
+/* A barrier is counted as issued from the return of issue to its end. */
 static void
 count_issued(struct batoni_rma *rma, int change)
 {
@@ -389,8 +389,8 @@ batoni_barrier_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	return status;
 }
 
-/* Without a rank, or in a communicator that breaks, it is given up, and its messages with it: what
- * comes of them is not looked at.  But what ranks have told before they ended counts. */
+/* If a rank is gone, or the communicator breaks, the barrier is given up.  Its messages are given
+ * up with it, and their ends are ignored.  But what ranks have told before they ended counts. */
 enum baton_status
 batoni_barrier_take_back(struct batoni_rma *rma, struct batoni_transfer *transfer)
 {

@@ -16,8 +16,8 @@ fill_nothing(struct batoni_onesided *onesided, uint32_t slot, const void *more)
 	return BATON_OK;
 }
 
-/* One whose native library has been lost ends all that have used the layer, and refuses it from then
- * on: `used` is stored before `lost_lower` is loaded (host_calls.c). */
+/* A communicator whose native library has been lost ends if it has used the layer, and refuses it
+ * from then on if it has not: `used` is stored before `lost_lower` is loaded (host_calls.c). */
 static enum baton_status
 check_layer(struct baton_comm *comm)
 {

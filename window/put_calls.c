@@ -232,7 +232,7 @@ check_window(const char *call, const struct baton_comm *comm,
 	return BATON_OK;
 }
 
-/* Does a path carry the puts that is not of this layer? */
+/* Are the puts carried by a path that is not of this layer? */
 static bool
 goes_elsewhere(const struct baton_comm *comm, int peer)
 {
@@ -349,7 +349,7 @@ put_fine(const struct baton_comm *comm, const struct batoni_arguments *a,
 	return more->offset <= there && bytes <= there - more->offset;
 }
 
-/* What the fast path does not take. */
+/* Enqueue a put that the fast path does not take. */
 static __attribute__((noinline)) enum baton_status
 put_slowly(enum batoni_op_kind kind, struct batoni_arguments *a,
            const struct put_more *more, bool signals, unsigned flags,
@@ -375,7 +375,7 @@ put_slowly(enum batoni_op_kind kind, struct batoni_arguments *a,
 	                          : batoni_scope_refuse(comm, status);
 }
 
-/* Everything that moves bytes between a buffer and a window. */
+/* Enqueue an operation that moves bytes between a buffer and a window. */
 BATONI_ALWAYS_INLINE enum baton_status
 enqueue_put_or_get(enum batoni_op_kind kind, struct batoni_arguments *a,
                    const struct put_more *more, bool signals, unsigned flags,
@@ -664,7 +664,7 @@ baton_signal_add(int peer, int signal_index, int context, uint32_t units,
                  const struct baton_op_options *options,
                  baton_request *request_p)
 {
-	/* In the place of an offset: what it adds beyond 1. */
+	/* The offset of a signal alone is the amount that it adds beyond 1. */
 	const struct put_more more = {.call = "baton_signal_add",
 	                              .offset = (size_t)units - 1,
 	                              .signal_index = signal_index};

@@ -42,21 +42,21 @@
 #include "registry.h"
 #include "window.h"
 
-/* As `what` of an exchange: windows' have smaller numbers. */
+/* The `what` of an exchange: those of windows are smaller numbers. */
 #define WHAT_SPLIT (UINT64_C(1) << 62)
 #define WHAT_DUP (WHAT_SPLIT | 1)
 
 /* How long the others wait for a rank, where the parent has no time limit. */
 #define PATIENCE_NS (UINT64_C(300) * 1000000000)
 
-/* What a rank says of itself. */
+/* What a rank tells the others of itself. */
 struct batoni_split_intent {
 	int32_t color, key;
 	int64_t status; /* its refusal, or OK */
 	char why[160];
 };
 
-/* What the first rank of a color has made, of another one nothing. */
+/* What the first rank of a color has made.  Other ranks make nothing. */
 struct batoni_split_rendezvous {
 	int64_t status;
 	union {
@@ -90,7 +90,7 @@ static _Atomic(struct making *) kept;
 
 /* ---- the setup ---- */
 
-/* That of the parent, before its ranks had agreed on it; on the same device. */
+/* Take over the parent's setup as it was before its ranks had agreed on it, on the same device. */
 static void
 inherit(const struct baton_comm *parent, struct batoni_comm_setup *setup)
 {
@@ -123,7 +123,7 @@ make_setup(struct split *s, const struct baton_comm_options *options,
 
 /* ---- the ranks of a color ---- */
 
-/* A refusal of some rank, which all have been told. */
+/* Refuse for the reason of some rank, which has told it to all ranks. */
 static enum baton_status
 refuse_told(const struct split *s, int rank, int64_t told, const char *why,
             size_t most)
@@ -166,7 +166,7 @@ tell_intent(struct split *s, int color, int key)
 	return status;
 }
 
-/* By key, then by the parent's rank.  All of one color. */
+/* The order by key, then by the parent's rank, of ranks of one color. */
 static bool
 comes_before(const struct batoni_split_intent *intents, int one, int other)
 {
@@ -236,8 +236,8 @@ make_rendezvous(const struct split *s, struct batoni_split_rendezvous *rendezvou
 	return status;
 }
 
-/* The exchange has failed.  If all ranks know that, none joins; else this rank does not join, and tells
- * ranks that may have joined. */
+/* The exchange has failed.  If all ranks know that, no rank joins the rendezvous.  Otherwise this
+ * rank does not join, and tells that to the ranks that may have joined. */
 static void
 discard_rendezvous(const struct split *s, const struct batoni_split_rendezvous *rendezvous)
 {
@@ -386,7 +386,8 @@ create(struct split *s, struct baton_comm **comm_p)
 	return batoni_creation_run(&creation, comm_p);
 }
 
-/* What all ranks do.  Anything but OK: they are refused, or the parent has broken. */
+/* The part of the call that all ranks of the parent make.  Anything but OK: all are refused, or
+ * the parent has broken. */
 static enum baton_status
 agree(struct split *s, int color, int key)
 {

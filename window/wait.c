@@ -161,7 +161,7 @@ set_sleep(struct batoni_rma *rma, struct batoni_pending *pending,
 	load->awaiting += sleep == BATONI_WAIT_AWAITING;
 }
 
-/* The wait has to be polled again: the engine may not sleep on the bell. */
+/* The wait has to be polled again, so the engine may not sleep on the bell. */
 static void
 unpark(struct batoni_rma *rma, struct batoni_pending *pending)
 {
@@ -205,7 +205,7 @@ batoni_wait_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	batoni_nodes_return(rma, first);
 }
 
-/* Any of the nodes: the first one that is met, by its place among them; -1: none is. */
+/* The index of the first node of the wait that is met; -1: none is met. */
 static int
 which_met(const struct batoni_rma *rma, const struct batoni_pending *pending)
 {
@@ -241,7 +241,7 @@ finish_any(struct batoni_rma *rma, struct batoni_pending *pending)
 	batoni_transfer_moved(pending->transfer, 0);
 }
 
-/* It is over: the units are used up. */
+/* The wait is over: its units are used up. */
 static void
 finish(struct batoni_rma *rma, struct batoni_pending *pending)
 {
@@ -327,7 +327,7 @@ want_those(const struct batoni_rma *rma, const struct batoni_pending *pending)
 		want(batoni_node_at(rma, i)->counter);
 }
 
-/* Is one of them met by now? */
+/* Is one of the nodes met by now? */
 static bool
 one_is_met(const struct batoni_rma *rma, const struct batoni_pending *pending)
 {
@@ -396,7 +396,8 @@ survey_counters(struct batoni_rma *rma, struct batoni_pending *pending,
 			return MET;
 		if (due && any_gone(rma, pending, survey))
 			return GONE;
-		/* One check asks once: what it has doubted gets until the next one. */
+		/* One check asks for each process once.  A node that it has doubted is asked for
+		 * again in the next check. */
 		due = false;
 		if (pending->wait.sleep == BATONI_WAIT_FRESH &&
 		    is_known_gone(rma, pending))
@@ -462,7 +463,7 @@ batoni_wait_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	return BATON_PENDING;
 }
 
-/* Slot `issue`: what may have to come by message is listened for. */
+/* Slot `issue`: listen for messages, where the wait may need them. */
 enum baton_status
 batoni_wait_start(struct batoni_rma *rma, struct batoni_transfer *transfer)
 {
@@ -471,7 +472,7 @@ batoni_wait_start(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	return batoni_wait_issue(rma, transfer);
 }
 
-/* Does what describe, place and issue do, for one counter. */
+/* Do for one counter what describe, place and issue do. */
 enum baton_status
 batoni_wait_issue_one(struct batoni_rma *rma, struct batoni_transfer *transfer,
                       const struct baton_wait_signal_desc *desc)

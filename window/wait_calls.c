@@ -102,7 +102,7 @@ enqueue_or_note(const char *call, struct baton_comm *comm,
 	                       watch->desc_count * sizeof(*descs));
 }
 
-/* The engine writes it, on a thread of the host. */
+/* The engine writes *index_p, on a thread of the host. */
 static enum baton_status
 check_index(const char *call, struct baton_comm *comm, const int *index_p)
 {

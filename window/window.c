@@ -53,8 +53,8 @@ struct answer {
 	uint64_t messages; /* MESSAGES_* */
 };
 
-#define MESSAGES_HERE 1u /* to a rank of its own node */
-#define MESSAGES_AWAY 2u /* to a rank of another node */
+#define MESSAGES_HERE 1u /* a message goes to a rank of its own node */
+#define MESSAGES_AWAY 2u /* a message goes to a rank of another node */
 
 struct ending {
 	uint64_t pending; /* own puts that have not ended */
@@ -250,7 +250,7 @@ check_parts(const struct batoni_collective *c)
 	return BATON_OK;
 }
 
-/* MESSAGES_*: where the ranks are to which this one sends messages. */
+/* The MESSAGES_* bits: where the ranks are to which this one sends messages. */
 static uint64_t
 messages_to(const struct baton_window *window)
 {
@@ -297,7 +297,7 @@ tell_paths(struct batoni_collective *c, struct baton_window *window)
 	return BATON_OK;
 }
 
-/* Lost: MPI is finalised, and writes nothing more. */
+/* If the transport is lost, MPI is finalised and writes nothing more. */
 static enum baton_status
 let_messages_go(void *argument)
 {
@@ -390,7 +390,7 @@ unmap_all(struct batoni_collective *c, struct baton_window *window)
 	(void)batoni_collect(c, &mine, sizeof(mine), c->rma->answers);
 }
 
-/* Paths, the list of windows, the last exchange. */
+/* Choose the paths, list the window, and make the last exchange. */
 static enum baton_status
 connect_window(struct batoni_collective *c, struct baton_window *window)
 {
@@ -444,7 +444,7 @@ baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
 	window = begin_window(&c, base, bytes, window_p != NULL);
 	status = tell_part(&c, window);
 	if (status == BATON_OK) {
-		/* Also after a refusal, so that all ranks have the same number. */
+		/* The number grows after a refusal too, so that all ranks have the same one. */
 		c.rma->next_window++;
 		status = check_parts(&c);
 	}
@@ -471,7 +471,7 @@ baton_window_register(void *base, size_t bytes, struct baton_comm *comm,
 
 /* ---- deregistering ---- */
 
-/* One exchange of what is still under way for the window.  OK; BUSY; else as batoni_collect. */
+/* Exchange once what is still under way for the window.  OK; BUSY; else as batoni_collect. */
 static enum baton_status
 ask_for_ends(struct batoni_collective *c, const struct baton_window *window,
              uint64_t *on_their_way_p)

@@ -45,7 +45,7 @@ size_t batoni_barriers_test(struct batoni_rma *rma);
 void batoni_barrier_message_done(struct batoni_rma *rma,
                                  struct batoni_transfer *transfer,
                                  enum baton_status status);
-/* In words: "round 2 of 3: rank 5 has not come yet". */
+/* Say in words how far the barrier is: "round 2 of 3: rank 5 has not come yet". */
 void batoni_barrier_describe(const struct batoni_rma *rma,
                              const struct batoni_transfer *transfer, char *text,
                              size_t size);
@@ -76,7 +76,7 @@ struct batoni_memory *batoni_memory_find(struct batoni_rma *rma, const void *bas
 
 /* ---- window.c ---- */
 
-/* No window is registered any more; frees what is left. */
+/* No window is registered any more: free what is left. */
 void batoni_windows_close(struct batoni_rma *rma);
 
 /* ---- describe.c ---- */

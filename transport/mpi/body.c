@@ -72,7 +72,7 @@ batoni_mpi_drain(void)
 
 /* ---- control messages ---- */
 
-/* False: what this rank has sent is none, and the transport is broken. */
+/* False: what the peer has sent is no control message, and the transport is broken. */
 static bool
 is_control(struct batoni_mpi *mpi, int source, int length, int bytes,
            const char *what)
@@ -184,7 +184,7 @@ take_tag(struct batoni_mpi *mpi, int peer)
 	       (int)(tags->segment * mpi->segment_tags + tags->used++);
 }
 
-/* A body has come whole.  PENDING, or why the transfer ends. */
+/* All of a body has come.  Returns PENDING, or the status in which the transfer ends. */
 static inline enum baton_status
 give_tag_back(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
               struct batoni_mpi_body *body)
@@ -205,7 +205,7 @@ give_tag_back(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 		return batoni_mpi_fail(mpi, transfer, "MPI_Isend", code, NULL);
 	if (batoni_mpi_is_complete(mpi, request))
 		return BATON_PENDING;
-	/* The receive ends with it. */
+	/* The receive ends with this last piece. */
 	batoni_mpi_track(mpi, transfer, BATONI_MPI_PIECE, 0);
 	body->active++;
 	return BATON_PENDING;
@@ -433,7 +433,7 @@ batoni_mpi_body_send(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	return status;
 }
 
-/* The tags of bodies that need no grant. */
+/* Returns the tags of bodies that need no grant. */
 static struct batoni_mpi_range
 segments_of(const struct batoni_mpi *mpi)
 {
@@ -469,7 +469,7 @@ begin_recv(struct batoni_mpi_body *body, const struct batoni_mpi_header *header,
 	body->tag = (int)header->body_tag;
 }
 
-/* What is to come is known: post it. */
+/* It is known what is to come: post its receives. */
 static inline enum baton_status
 receive(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
         struct batoni_mpi_body *body, bool waits)
@@ -580,13 +580,13 @@ start_granted(struct batoni_mpi *mpi, const struct batoni_mpi_grant *grant,
 
 	body = &mpi->bodies[grant->slot];
 	transfer = body->waiting;
-	/* Else the send has failed. */
+	/* If no such transfer is there, the send has failed. */
 	if (!transfer || transfer->peer != peer)
 		return;
 	batoni_mpi_body_forget(mpi, transfer);
 	body->tag = (int)grant->tag;
 	status = post_pieces(mpi, transfer, body);
-	/* Without bytes, its header may have been all. */
+	/* A list without bytes may consist of its header alone. */
 	if (status == BATON_PENDING)
 		status = outcome(mpi, body, transfer);
 	if (status == BATON_PENDING)

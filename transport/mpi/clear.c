@@ -26,12 +26,12 @@
 
 #include "mpi_transport.h"
 
-/* Messages that one call discards. */
+/* How many messages one call discards. */
 #define DISCARDS_MAX 64u
-/* Leave messages that are at MPI at a time. */
+/* How many leave messages are at MPI at a time. */
 #define LEAVE_MESSAGES_MAX BATONI_MPI_WINDOW
 
-/* There is no buffer for it, and no rank of Baton's sends such. */
+/* The message is too long for the drain buffer; no rank of Baton sends such a one. */
 static enum baton_status
 refuse_length(struct batoni_mpi *mpi, int peer, int bytes)
 {
@@ -43,7 +43,7 @@ refuse_length(struct batoni_mpi *mpi, int peer, int bytes)
 	return batoni_mpi_break_saying(mpi, "MPI_Iprobe", text);
 }
 
-/* The first of those that were taken out of MPI's queue (kept.c). */
+/* Discard the first of the messages that were taken out of MPI's queue (kept.c). */
 static enum baton_status
 discard_kept(struct batoni_mpi *mpi)
 {
@@ -58,7 +58,7 @@ discard_kept(struct batoni_mpi *mpi)
 	                           : batoni_mpi_break(mpi, "MPI_Imrecv", code);
 }
 
-/* Discard some of what has come.  OK: no more was there. */
+/* Discard some of the messages that have come.  OK: no more of them were there. */
 static enum baton_status
 discard(struct batoni_mpi *mpi)
 {
@@ -122,7 +122,7 @@ send_leave_messages(struct batoni_mpi *mpi)
 	return BATON_OK;
 }
 
-/* OK: none is at MPI any more. */
+/* OK: no leave message is at MPI any more. */
 static enum baton_status
 test_leave_messages(struct batoni_mpi *mpi)
 {

@@ -48,7 +48,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct batoni_list_node live = {&live, &live}; /* struct batoni_mpi */
 static bool watching; /* MPI_COMM_SELF has our attribute */
 
-/* Of communicators that were closed after an abort, or broken. */
+/* What is kept of communicators that were closed after an abort, or broken. */
 static struct {
 	bool any;
 	bool failed; /* an error of MPI */
@@ -60,7 +60,8 @@ static struct {
 
 /* ---- communicators that end ---- */
 
-/* Has its process ended without leaving MPI?  (It may have closed the communicator before.) */
+/* Has the peer's process ended without leaving MPI? (It may have closed the communicator
+ * before.) */
 static bool
 has_died(const struct batoni_peer *peer)
 {
@@ -212,7 +213,7 @@ finalizing(MPI_Comm comm, int keyval, void *attribute, void *extra)
 
 /* ---- at exit ---- */
 
-/* What is known of live communicators as of those that were closed. */
+/* Treat live communicators as those that were closed. */
 static void
 check_live_locked(void)
 {

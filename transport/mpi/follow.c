@@ -79,7 +79,7 @@ batoni_mpi_follow(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return true;
 }
 
-/* Test this one from now on.  What follows it stays behind it. */
+/* Test this receive from now on.  The receives that follow it stay behind it. */
 static void
 begin_to_test(struct batoni_mpi *mpi, struct batoni_mpi_follower *follower)
 {
@@ -90,7 +90,7 @@ begin_to_test(struct batoni_mpi *mpi, struct batoni_mpi_follower *follower)
 	mpi->following--;
 }
 
-/* Separate what follows a receive from it: a link, or 0. */
+/* Separate from a receive the one that follows it.  Returns that one's link, or 0. */
 static uint32_t
 take_next(struct batoni_mpi_follower *receive)
 {

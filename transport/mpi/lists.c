@@ -232,7 +232,7 @@ batoni_mpi_list_first(const struct batoni_mpi_body *body,
 		at += list->payload_bytes;
 	}
 	n = batoni_mpi_list_part_bytes((size_t)(at - bytes));
-	/* What is behind is sent too. */
+	/* The bytes behind the header are sent too. */
 	memset(at, 0, (size_t)(bytes + n - at));
 	return n;
 }
@@ -310,7 +310,7 @@ started(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return BATON_PENDING;
 }
 
-/* One message, of bytes that lie together. */
+/* Start one message of bytes that lie together. */
 static enum baton_status
 post_plain(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
            struct batoni_mpi_body *body, void *data, size_t bytes)
@@ -335,7 +335,7 @@ note_part(struct batoni_mpi *mpi, size_t i, struct batoni_segment part)
 	parts->lengths[i] = (int)part.bytes;
 }
 
-/* One message, of the n parts that were noted. */
+/* Start one message of the n parts that were collected. */
 static enum baton_status
 post_parts(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
            struct batoni_mpi_body *body, size_t n)
@@ -360,7 +360,7 @@ post_parts(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 		code = batoni_mpi_irecv(mpi, MPI_BOTTOM, 1, type, body->peer,
 		                        body->tag);
 	}
-	/* MPI keeps it for as long as it needs it. */
+	/* MPI keeps the type for as long as it needs it. */
 	MPI_Type_free(&type);
 	return started(mpi, transfer, body, code);
 }
@@ -381,7 +381,7 @@ choose_buffer(struct batoni_mpi *mpi, const struct batoni_transfer *transfer,
 		batoni_list_gather(list, body->buffer);
 }
 
-/* The next message of a short payload. */
+/* Post the next message of a short payload. */
 static enum baton_status
 post_eager(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
            struct batoni_mpi_body *body)
@@ -419,7 +419,7 @@ batoni_mpi_list_end(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	body->buffer = NULL;
 }
 
-/* The next message of the payload. */
+/* Post the next message of the payload. */
 static enum baton_status
 post_piece(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
            struct batoni_mpi_body *body)

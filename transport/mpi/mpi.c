@@ -360,8 +360,8 @@ test_one(struct batoni_mpi *mpi)
 	return 1;
 }
 
-/* Fill the place of entry i, which is done.  Other entries may be done too, also the last
- * ones; their transfer is NULL. */
+/* Fill entry i, which is done, with a later one.  Other entries may be done too, also
+ * the last ones: their transfer is NULL. */
 static void
 close_gap(struct batoni_mpi *mpi, uint32_t i)
 {
@@ -404,7 +404,7 @@ batoni_mpi_break_saying(struct batoni_mpi *mpi, const char *call,
 	return BATON_ERR_MPI;
 }
 
-/* What follows the receives among these entries: places, n of them. */
+/* The links of the n receives that follow receives among these entries. */
 struct behind {
 	uint32_t n;
 	uint32_t links[WINDOW];
@@ -424,7 +424,7 @@ find_behind(struct batoni_mpi *mpi, const struct batoni_mpi_entry *done,
 	}
 }
 
-/* Track up to `most` of each queue. */
+/* Track up to `most` receives of each queue. */
 static __attribute__((noinline)) void
 advance(struct batoni_mpi *mpi, const struct behind *behind, uint32_t most)
 {
@@ -499,14 +499,14 @@ test_advanced(struct batoni_mpi *mpi, size_t events)
 			most *= 4;
 		events += test_some(mpi, mpi->count - n, n, most);
 	}
-	/* Those that are left over are the newest. */
+	/* The receives that are left over are the newest. */
 	if (mpi->advanced > 0)
 		mpi->newest = false;
 	mpi->advanced = 0;
 	return events - before;
 }
 
-/* Requests base to base + n - 1, and what takes their place. */
+/* Test requests base to base + n - 1, and those that replace the ones that are done. */
 static size_t
 test_window(struct batoni_mpi *mpi, uint32_t base, uint32_t n)
 {
@@ -527,7 +527,7 @@ test_few(struct batoni_mpi *mpi)
 	return events > 0 ? events : test_window(mpi, 0, mpi->count);
 }
 
-/* The next window of the round. */
+/* Test the next window of the round. */
 static size_t
 test_next(struct batoni_mpi *mpi)
 {

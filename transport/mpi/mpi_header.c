@@ -56,7 +56,7 @@ batoni_mpi_header_decode(const void *bytes, size_t n,
 	    header->pieces != 0 || header->type > BATON_DATATYPE_COUNT ||
 	    memcmp(header->spare, zeros, sizeof(zeros)) != 0)
 		return false;
-	/* The slot is the sender's: it goes back to it, and no other rank uses it. */
+	/* The slot is the sender's.  It only goes back to the sender, in the grant. */
 	if (header->kind == BATONI_MPI_HEADER_WAITS)
 		return header->body_tag < BATONI_SLOTS_LIMIT;
 	return header->kind == BATONI_MPI_HEADER_BODY &&
@@ -100,7 +100,7 @@ batoni_mpi_list_decode(const void *bytes, size_t n,
 		return false;
 	if (header->kind != BATONI_MPI_HEADER_LIST)
 		return describes_body(header, n, tags, described);
-	/* What was read there is not the header's. */
+	/* The bytes that were read there are no part of this header. */
 	header->body_tag = header->pieces = 0;
 	return header->length <= BATONI_MPI_LIST_ROOM &&
 	       described + header->length <= BATONI_MPI_LIST_ROOM &&

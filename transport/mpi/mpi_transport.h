@@ -391,11 +391,11 @@ enum baton_status batoni_mpi_fail(struct batoni_mpi *mpi,
  * with MPI's text.  Returns BATON_ERR_MPI. */
 enum baton_status batoni_mpi_break(struct batoni_mpi *mpi, const char *call,
                                    int code);
-/* The same where the call has brought something that no rank of this version sends. */
+/* The same where a call of MPI has returned something that no rank of this version sends. */
 enum baton_status batoni_mpi_break_saying(struct batoni_mpi *mpi,
                                           const char *call, const char *text);
 
-/* Tell the engine of a failure, if there was one. */
+/* Tell the engine of a failure, if the slot function has had one. */
 void batoni_mpi_tell_failure(struct batoni_mpi *mpi);
 
 /* reach.c */
@@ -460,8 +460,8 @@ bool batoni_mpi_follow(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
  * return its link (slot + 1), or 0. */
 uint32_t batoni_mpi_behind(struct batoni_mpi *mpi,
                            const struct batoni_transfer *transfer);
-/* Track the receive of this link and those that follow it, at most n in all.  The others
- * follow the last of them.  Place 0: none. */
+/* Track the receive of this link and those that follow it, at most n in all.  The others follow the
+ * last of them.  Link 0: there is none. */
 void batoni_mpi_advance(struct batoni_mpi *mpi, uint32_t link, uint32_t n);
 /* This receive is to be taken back.  It is tracked from now on, and none follows it. */
 void batoni_mpi_unfollow(struct batoni_mpi *mpi,
@@ -509,13 +509,13 @@ enum baton_status batoni_mpi_body_step(struct batoni_mpi *mpi,
 /* Start the bodies that have been granted, while mpi->waiting is above 0.  Returns the
  * number of events. */
 size_t batoni_mpi_body_granted(struct batoni_mpi *mpi);
-/* The transfer has failed: it waits for no grant. */
+/* The transfer has failed, so it waits for no grant any more. */
 void batoni_mpi_body_forget(struct batoni_mpi *mpi,
                             const struct batoni_transfer *transfer);
 /* Reserve the drain buffer of the process, of BATONI_MPI_PIECE_BYTES.  Any thread.  OK,
  * NOMEM. */
 enum baton_status batoni_mpi_drain_reserve(void);
-/* That buffer, for bytes to be discarded. */
+/* The drain buffer, for bytes that are discarded. */
 void *batoni_mpi_drain(void);
 
 /* open.c */

@@ -27,7 +27,8 @@
 #define TAG_MAX_LEAST ((1 << 20) - 1)
 /* With fewer body tags than this, most bodies would wait for a grant. */
 #define BODY_TAGS_LEAST (1u << 16)
-/* Of the body tags, at the end: releases of segments, grants, and leave messages. */
+/* So many of the body tags, at the end, are for releases of segments, grants, and leave
+ * messages. */
 #define CONTROL_TAGS (BATONI_MPI_SEGMENTS + 2)
 
 /* Buffers left to MPI for ever, linked by their first bytes.  Used by the driver or by the
@@ -40,8 +41,8 @@ static void *leaked;
 /* As `what`: no exchange has this value. */
 #define LEAVING INT64_C(-1)
 
-/* Reduced by MPI_MIN.  The minimum of a value and that of its complement show whether all
- * ranks have the same value. */
+/* What the ranks reduce by MPI_MIN.  The minimum of a value and that of its complement show whether
+ * all ranks have the same value. */
 struct terms {
 	int64_t status;
 	int64_t what, bytes;
@@ -301,7 +302,7 @@ terms_of(const struct batoni_mpi *mpi)
 	return (void *)(mpi->terms_buffer + LINK_BYTES);
 }
 
-/* Note a collective operation that has been started by this call, with this code. */
+/* This call has started a collective operation, and has returned this code. */
 static enum baton_status
 enter(struct batoni_mpi *mpi, enum batoni_mpi_exchange exchanging,
       const char *call, int code)

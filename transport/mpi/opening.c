@@ -123,7 +123,7 @@ agree(const struct batoni_accord *accord, struct batoni_comm_setup *setup)
 			"staged, or not set where MPI does not say that it is "
 			"CUDA-aware: set it alike on all ranks",
 			accord->forced, accord->unable);
-	/* One copy by MPI is fewer than two of staging's. */
+	/* MPI copies once, and staging twice. */
 	setup->near &= !reached || !accord->stages;
 	setup->direct = reached && mine;
 	setup->apart = reached && accord->stages;
@@ -133,7 +133,7 @@ agree(const struct batoni_accord *accord, struct batoni_comm_setup *setup)
 
 /* ---- steps ---- */
 
-/* What can fail on this rank alone. */
+/* Do what can fail on this rank alone. */
 static enum baton_status
 prepare_alone(struct batoni_opening *opening)
 {

@@ -183,7 +183,7 @@ batoni_mpi_copy_in(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	copy->bounce = (uint32_t)(at / BATONI_MPI_RAW_MAX);
 	batoni_list_append(&mpi->copying, &copy->link);
 	mpi->base.messages.load.moving++;
-	/* If it does not start, the next test tries again, and sees why. */
+	/* If the copy does not start, the next test tries again, and gets the reason. */
 	start_copy(mpi, copy);
 	return BATON_PENDING;
 }
@@ -390,7 +390,7 @@ const struct batoni_path_ops batoni_mpi_reaching_ops = {
 	.test = reach_test,
 };
 
-/* In each call MPI may go on with messages that are under way. */
+/* MPI may continue messages that are under way in each of its calls. */
 static enum baton_status
 reach_exchange(struct batoni_transport *transport, uint64_t what,
                const void *mine, size_t bytes, void *all)

@@ -15,7 +15,7 @@
 #include "mpi_transport.h"
 
 #define RUN_MAX 8u
-/* Messages that one `find` takes out of MPI's queue. */
+/* How many messages one `find` takes out of MPI's queue. */
 #define DRAWN_MAX 64u
 
 static void
@@ -66,7 +66,7 @@ found(struct batoni_mpi *mpi, int rank)
 	return rank;
 }
 
-/* Of a message of this rank: how often it was named in a row. */
+/* How often a message of this rank was named in a row. */
 static uint32_t
 count_run(struct batoni_mpi *mpi, int rank)
 {
@@ -74,7 +74,7 @@ count_run(struct batoni_mpi *mpi, int rank)
 	return mpi->named_run;
 }
 
-/* What is kept of this peer (-1: of any) and tag (-1: any), and may be met; or NULL. */
+/* The first kept message of this peer (-1: of any) and tag (-1: any) that may be met; or NULL. */
 static struct batoni_mpi_kept *
 find_kept(struct batoni_mpi *mpi, int peer, int tag)
 {
@@ -115,7 +115,7 @@ find_of_tag(struct batoni_mpi *mpi, int peer, int tag)
 	return rank < 0 ? -1 : found(mpi, rank);
 }
 
-/* One that is kept, or is now, of this peer (-1: of any). */
+/* A message of this peer (-1: of any) that was kept before, or is kept now. */
 static struct batoni_mpi_kept *
 draw(struct batoni_mpi *mpi, int peer)
 {

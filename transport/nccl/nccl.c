@@ -151,7 +151,7 @@ batoni_nccl_check_memory(const struct batoni_nccl *nccl,
 	                                           BATONI_NCCL_NO_TENSOR);
 }
 
-/* What is put on streams by one call. */
+/* The transfers that one call puts on streams. */
 struct batch {
 	struct batoni_transfer *const *transfers;
 	size_t n;
@@ -188,8 +188,8 @@ alone(const struct batoni_nccl *nccl)
 	return &nccl->lanes[nccl->lanes_n - 1];
 }
 
-/* How many lanes these use; notes which.  An end of a message to oneself that is kept uses
- * none. */
+/* Mark the lanes that the transfers use, and return how many there are.  An end of a message to
+ * oneself that is kept uses none. */
 static unsigned
 mark_lanes(struct batoni_nccl *nccl, const struct batch *batch)
 {
@@ -266,7 +266,7 @@ begin_lanes(struct batoni_nccl *nccl, const struct batch *batch)
 	return status;
 }
 
-/* One end; an error makes the group's end return it. */
+/* Call NCCL for one end.  The end of the group returns an error of this call. */
 static void
 call_one_end(const struct batoni_nccl_api *api, unsigned direction, void *buffer,
              size_t bytes, int peer, const struct batoni_nccl_lane *lane,
@@ -290,7 +290,7 @@ batoni_nccl_call(const struct batoni_nccl *nccl,
 	             lane == alone(nccl) ? 0 : transfer->peer, lane, stream);
 }
 
-/* To oneself: what becomes of each.  Else CALLED. */
+/* Of a message to oneself: what becomes of this end.  Of others: CALLED. */
 static enum batoni_nccl_role
 role_of(const struct batoni_nccl *nccl, const struct batch *batch, size_t i,
         size_t to_self[2])
@@ -358,7 +358,7 @@ put_called(const struct batoni_nccl *nccl, const struct batch *batch, size_t n)
 	}
 }
 
-/* The transfer and the end that it takes. */
+/* Put the transfer and the end that it takes into one group. */
 static void
 put_taking(const struct batoni_nccl *nccl, const struct batch *batch, size_t i)
 {
@@ -471,7 +471,7 @@ nccl_enqueue(struct batoni_path *path, struct batoni_transfer *const *transfers,
 	                           batoni_real_ns() + nccl->patience_ns);
 	if (status != BATON_OK)
 		return status;
-	/* An abort that came meanwhile has the lanes. */
+	/* If an abort has come meanwhile, it has the lanes. */
 	if (atomic_load(&nccl->aborting))
 		status = batoni_refuse(BATON_ERR_ABORTED,
 		                       "the NCCL transport was aborted");
@@ -523,7 +523,7 @@ batoni_nccl_poll(struct batoni_nccl *nccl)
 	if (batoni_nccl_try_enter(nccl, &guard) != BATON_OK)
 		return 0;
 	nccl->polled_ns = now;
-	/* An abort that came meanwhile has the lanes. */
+	/* If an abort has come meanwhile, it has the lanes. */
 	state = atomic_load(&nccl->aborting)
 	                ? BATONI_NCCL_SUCCESS
 	                : batoni_nccl_state(nccl, false, &lane);
@@ -548,7 +548,7 @@ nccl_test(struct batoni_path *path)
 	return batoni_nccl_self_test(nccl) + batoni_nccl_poll(nccl);
 }
 
-/* Sends that peers have abandoned are answered, which may be lent for that themselves. */
+/* Answer the sends that peers have abandoned: their buffers may be lent until then. */
 static void
 nccl_settle(struct batoni_transport *transport)
 {

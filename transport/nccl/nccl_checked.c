@@ -134,7 +134,7 @@ batoni_nccl_fail(struct batoni_nccl_checked *checked, enum baton_status status,
 	snprintf(checked->fatal_text, sizeof(checked->fatal_text), "%s", text);
 }
 
-/* The end of each slot function. */
+/* Call this at the end of each slot function. */
 static void
 settle(struct batoni_nccl_checked *checked)
 {
@@ -168,7 +168,7 @@ batoni_nccl_op_end(struct batoni_nccl_checked *checked,
 	batoni_nccl_op_let_go(checked, op);
 	upcalls->done(upcalls, transfer, status);
 }
-/* After an abort: what NCCL does not have has ended. */
+/* After an abort: end the operations that NCCL does not have. */
 static size_t
 drop(struct batoni_nccl_checked *checked)
 {
@@ -180,7 +180,7 @@ drop(struct batoni_nccl_checked *checked)
 	for (uint32_t i = 0; i < checked->slots; i++) {
 		struct batoni_nccl_op *op = &checked->ops[i];
 
-		/* The send of a message to oneself goes with its receive. */
+		/* The send of a message to oneself ends with its receive. */
 		if (!op->transfer || op->state > BATONI_NCCL_READY)
 			continue;
 		if (op->state == BATONI_NCCL_READY &&
@@ -247,7 +247,7 @@ checked_test(struct batoni_path *path)
 	return events;
 }
 
-/* The send is told, and not answered: it may still be met. */
+/* The peer knows the send and has not answered: a receive may still meet it. */
 static void
 withdraw(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 {
@@ -508,8 +508,8 @@ batoni_nccl_checked_drop_marks(struct batoni_nccl *nccl)
 void
 batoni_nccl_checked_leak(struct batoni_nccl *nccl)
 {
-	/* So that leak checkers find it.  The thread that destroys, with the driver
-	 * lock. */
+	/* What was leaked on purpose, so that leak checkers find it.  The thread that destroys,
+	 * with the driver lock. */
 	static struct batoni_nccl_checked *leaked;
 
 	nccl->checked->leaked = leaked;

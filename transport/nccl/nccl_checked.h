@@ -14,11 +14,11 @@
 #include "list.h"
 #include "nccl_transport.h"
 
-/* Headers to one peer that it has not answered. */
+/* How many headers to one peer may be without its answer. */
 #define BATONI_NCCL_AHEAD 16u
-/* Launches of a lane that this rank leads, and that the other has not acknowledged. */
+/* How many launches of a lane this rank may lead before the other rank has acknowledged them. */
 #define BATONI_NCCL_LED 8u
-/* Pieces of the header of a list that are asked for at a time, and bytes of each. */
+/* How many pieces of a list's header are asked for at a time, and how long each is. */
 #define BATONI_NCCL_PIECES 32u
 #define BATONI_NCCL_PIECE_BYTES 24u
 /* Control messages to one peer that wait to be sent: for each header itself, its withdrawal and the
@@ -30,22 +30,23 @@
 #define BATONI_NCCL_GROUP 512u
 
 enum batoni_nccl_says {
-	/* By the source of a message. */
+	/* Said by the source of a message. */
 	BATONI_NCCL_SAYS_HEADER = 1, /* what it sends */
 	BATONI_NCCL_SAYS_WITHDRAW,   /* the send has ended */
-	/* By the target, each the answer to a header; or GO, if the target leads. */
+	/* Said by the target: each of these answers a header; so does GO, if the target leads. */
 	BATONI_NCCL_SAYS_AGREED,    /* with its receive, `other`; the source leads */
 	BATONI_NCCL_SAYS_MISMATCH,  /* what its receive takes */
 	BATONI_NCCL_SAYS_WITHDRAWN, /* no receive has met it, and none will */
-	/* By the rank that leads, of the other's `slot`: it has launched. */
+	/* Said by the rank that leads: it has launched the message of the other rank's `slot`. */
 	BATONI_NCCL_SAYS_GO,
-	/* By the other: it has launched `count` more of the lane `slot`. */
+	/* Said by the other rank: it has launched `count` more messages of the lane `slot`. */
 	BATONI_NCCL_SAYS_LAUNCHED,
-	/* By the target: the receive `other` asks for `count` pieces of the list's header, from
-	 * the byte `bytes` on.  By the source: one of these, for the receive `slot`. */
+	/* Said by the target: the receive `other` asks for `count` pieces of the list's header,
+	 * from the byte `bytes` on.  The source then says one of these pieces, for the receive
+	 * `slot`. */
 	BATONI_NCCL_SAYS_FETCH,
 	BATONI_NCCL_SAYS_PIECE,
-	/* By the target, an answer: nothing of the message is needed, and the send ends in
+	/* Said by the target, as an answer: it needs nothing of the message, and the send ends in
 	 * OK. */
 	BATONI_NCCL_SAYS_TAKEN,
 };
@@ -210,7 +211,7 @@ batoni_nccl_is_to_itself(const struct batoni_nccl_checked *checked,
 
 /* ---- nccl_checked.c ---- */
 
-/* The communicator cannot go on.  The first one counts. */
+/* The communicator cannot go on.  The first failure counts. */
 void batoni_nccl_fail(struct batoni_nccl_checked *checked, enum baton_status status,
                       const char *call, int code, const char *text);
 /* Free the slot, and tell the engine of the end. */
@@ -221,7 +222,7 @@ void batoni_nccl_op_end(struct batoni_nccl_checked *checked,
 
 /* ---- nccl_meet.c ---- */
 
-/* A new one: PENDING, or MISMATCH, in which it is to end. */
+/* Begin a new operation.  PENDING; or MISMATCH, in which it is to end. */
 enum baton_status batoni_nccl_begin(struct batoni_nccl_checked *checked,
                                     struct batoni_nccl_op *op);
 /* A peer has said it. */
@@ -232,7 +233,7 @@ void batoni_nccl_tell_waiting(struct batoni_nccl_checked *checked,
                               struct batoni_nccl_peer *peer);
 /* Headers whose sends have ended are answered: this rank leaves. */
 void batoni_nccl_answer_withdrawn(struct batoni_nccl_checked *checked, int rank);
-/* What is said of the operation. */
+/* The control message about the operation. */
 struct batoni_nccl_control
 batoni_nccl_describe_op(const struct batoni_nccl_op *op,
                         enum batoni_nccl_says kind, uint32_t slot);
@@ -271,7 +272,7 @@ size_t batoni_nccl_payload(const struct batoni_transfer *transfer);
 /* Does this rank launch it before the other one does? */
 bool batoni_nccl_leads(const struct batoni_nccl_checked *checked,
                        const struct batoni_nccl_op *op);
-/* It is launched when its turn comes. */
+/* Queue the operation: it is launched when its turn comes. */
 void batoni_nccl_make_ready(struct batoni_nccl_checked *checked,
                             struct batoni_nccl_op *op);
 bool batoni_nccl_any_may_launch(const struct batoni_nccl_checked *checked);
@@ -283,13 +284,13 @@ size_t batoni_nccl_watch_all(struct batoni_nccl_checked *checked);
 /* ---- nccl_control.c ---- */
 
 void batoni_nccl_wires_init(struct batoni_nccl_checked *checked);
-/* It leaves with the next batoni_nccl_send_all. */
+/* Queue a control message: it leaves with the next batoni_nccl_send_all. */
 void batoni_nccl_say(struct batoni_nccl_checked *checked, int peer,
                      const struct batoni_nccl_control *control);
-/* Is something of this kind to leave with it? */
+/* Does a control message of this kind wait to leave? */
 bool batoni_nccl_waits_to_say(const struct batoni_nccl_checked *checked, int peer,
                               enum batoni_nccl_says kind);
-/* It is not to be said any more.  False: it has left. */
+/* Take back a control message that waits.  False: it has left. */
 bool batoni_nccl_unsay(struct batoni_nccl_checked *checked, int peer,
                        enum batoni_nccl_says kind, uint32_t slot);
 void batoni_nccl_send_all(struct batoni_nccl_checked *checked);

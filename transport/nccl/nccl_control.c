@@ -103,7 +103,7 @@ may_send(struct batoni_nccl_checked *checked, struct batoni_nccl_wire *wire)
 		batoni_list_append(&checked->unsent, &wire->unsent);
 }
 
-/* An acknowledgement that waits takes another one in. */
+/* Add an acknowledgement to one that waits. */
 static bool
 add_to_last(struct batoni_nccl_wire *wire,
             const struct batoni_nccl_control *control)
@@ -184,7 +184,7 @@ batoni_nccl_waits_to_say(const struct batoni_nccl_checked *checked, int peer,
 void
 batoni_nccl_send_all(struct batoni_nccl_checked *checked)
 {
-	/* What it was is finalised: nothing can be said any more. */
+	/* The library of the lower transport is finalised: nothing can be said any more. */
 	if (atomic_load(&checked->nccl->lower_lost))
 		return;
 	while (!batoni_list_empty(&checked->unsent)) {

@@ -321,7 +321,7 @@ batoni_nccl_launch_all(struct batoni_nccl_checked *checked)
 	if (!batoni_nccl_any_may_launch(checked) ||
 	    batoni_nccl_try_enter(nccl, &guard) != BATON_OK)
 		return 0;
-	/* An abort that came meanwhile has the lanes. */
+	/* If an abort has come meanwhile, it has the lanes. */
 	if (!atomic_load(&nccl->aborting))
 		events = launch_locked(checked);
 	batoni_nccl_leave(nccl, &guard);

@@ -191,10 +191,11 @@ unsigned batoni_nccl_lane_of(const struct batoni_nccl *nccl, int source,
 void batoni_nccl_poll_lower(struct batoni_nccl *nccl);
 extern const struct batoni_transport_ops batoni_nccl_transport_ops;
 extern const struct batoni_path_ops batoni_nccl_path_ops;
-/* Does NCCL reach memory that is this (a transfer's `location`)? */
+/* Does NCCL reach memory of this location (batoni_transfer.location)? */
 bool batoni_nccl_reaches(const struct batoni_nccl *nccl, unsigned location);
 #define BATONI_NCCL_NO_TENSOR SIZE_MAX
-/* It does not: say so, of a tensor of a list or of the buffer.  UNSUPPORTED. */
+/* NCCL does not reach the memory: refuse the buffer, or a tensor of a list, for that.
+ * UNSUPPORTED. */
 enum baton_status batoni_nccl_refuse_memory(const struct batoni_nccl *nccl,
                                             unsigned location, size_t tensor);
 /* OK, or UNSUPPORTED: NCCL does not reach the buffer, and batoni_refuse has said why. */
@@ -305,7 +306,8 @@ ncclUniqueId *batoni_nccl_lists_id(const struct batoni_nccl *nccl,
                                    struct batoni_nccl_hello *hello);
 /* This rank's. */
 void batoni_nccl_fill_hello(struct batoni_nccl *nccl);
-/* All have come: OK, with all that follows from them; an error, with its sentence, on all ranks. */
+/* The hellos of all ranks have come: check them.  OK, and what follows from them is set; or an
+ * error, with its sentence, on all ranks. */
 enum baton_status batoni_nccl_check_hellos(struct batoni_nccl *nccl);
 
 /* ---- nccl_open.c ---- */
@@ -318,10 +320,12 @@ void batoni_nccl_free(struct batoni_nccl *nccl);
 /* What every communicator of NCCL is created with. */
 void batoni_nccl_configure(const struct batoni_nccl *nccl,
                            struct batoni_nccl_config *config);
-/* What this rank is going to tell; in this thread its sentence is the last one. */
+/* Fill in what this rank is going to tell the others.  Its sentence is the last one of this
+ * thread (baton_last_error). */
 void batoni_nccl_fill_word(const struct batoni_nccl *nccl,
                            struct batoni_nccl_word *word);
-/* All ranks say the same: the status of the lowest one that has failed, and why. */
+/* Refuse in the status of the lowest rank that has failed, and with its sentence: all ranks say
+ * the same. */
 enum baton_status batoni_nccl_refuse_failed(int rank,
                                             const struct batoni_nccl_word *word);
 
@@ -372,20 +376,20 @@ enum baton_status batoni_nccl_stream_make(struct batoni_nccl *nccl, bool apart,
 /* A step of PUTS_*: PENDING (also when it goes on with the next), OK: all is over, and puts are
  * there or not. */
 enum baton_status batoni_nccl_puts_step(struct batoni_nccl *nccl);
-/* Behind destroying or aborting the lanes: free what is NCCL's. */
+/* The lanes are destroyed or aborted: free what belongs to NCCL. */
 void batoni_nccl_puts_reclaim(struct batoni_nccl *nccl);
 void batoni_nccl_puts_free(struct batoni_nccl *nccl);
 
 /* ---- nccl_puts.c ---- */
 
 extern const struct batoni_native_puts_ops batoni_nccl_puts_ops;
-/* Any thread.  Is a wait of NCCL's under way? */
+/* Is a wait of NCCL for a peer's signals under way?  Any thread. */
 bool batoni_nccl_puts_awaited(const struct batoni_nccl *nccl);
 /* The driver, before the lanes are ended: wait for copies, within the patience. */
 void batoni_nccl_puts_end(struct batoni_nccl *nccl);
 /* The ends of kernels are not asked for any more. */
 void batoni_nccl_puts_drop_marks(struct batoni_nccl *nccl);
-/* The blocks of batoni_alloc that it has. */
+/* How many blocks of batoni_alloc it has. */
 long batoni_nccl_puts_blocks(const struct batoni_nccl *nccl);
 
 /* ---- nccl_checked.c: of checked mode, or of lists ---- */
@@ -416,7 +420,7 @@ void batoni_nccl_checked_drop_marks(struct batoni_nccl *nccl);
 enum baton_status batoni_nccl_peers_make(struct batoni_nccl *nccl, int size);
 void batoni_nccl_peer_meet(struct batoni_nccl *nccl, int rank,
                            const struct batoni_nccl_card *card);
-/* What was not made is not there. */
+/* Free the peers, as far as they were made. */
 void batoni_nccl_peers_free(struct batoni_nccl *nccl);
 
 /* ---- nccl_end.c ---- */

@@ -193,7 +193,7 @@ warm(struct batoni_nccl *nccl)
 	                         lane->stream);
 }
 
-/* It is over before a rank goes on, as with the lanes of messages. */
+/* The step is over on all ranks before one goes on, as with the lanes of messages. */
 static enum baton_status
 await_warm(struct batoni_nccl *nccl)
 {

@@ -89,7 +89,7 @@ batoni_collective_late(const struct batoni_collective *c)
 	return batoni_refuse(BATON_ERR_TIMEOUT, "%s", why);
 }
 
-/* Do all ranks get this status? */
+/* Do all ranks return this status? */
 static bool
 is_told(enum baton_status status)
 {

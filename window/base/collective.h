@@ -25,7 +25,7 @@ struct batoni_collective {
 	struct batoni_roll_call roll;
 	enum baton_status (*step)(struct batoni_collective *c); /* that is driven */
 	bool told; /* all ranks get the status of the last step */
-	const char *late; /* what has not happened, for the text of a TIMEOUT */
+	const char *late; /* what has not happened by then, for the text of a TIMEOUT */
 	const char *unlike; /* how the ranks' calls differ, for that of an INVALID */
 	uint64_t limit_ns;
 	uint64_t trials_until_ns; /* paths.c; 0: no copy was tried yet */

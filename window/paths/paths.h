@@ -33,7 +33,7 @@ bool batoni_parts_want_offers(const struct batoni_rma *rma);
 /* After the first exchange, and that of the offers if they are wanted: fill in window->peers.
  * What is wrong goes into c.  The thread that registers, without the driver's lock; may block. */
 void batoni_paths_choose(struct batoni_collective *c, struct baton_window *window);
-/* Undo it.  copies_left: a device may still copy into what is mapped. */
+/* Undo batoni_paths_choose. copies_left: a device may still copy into what is mapped. */
 void batoni_paths_drop(struct baton_window *window, bool copies_left);
 /* Log which paths were chosen, and why not faster ones. */
 void batoni_paths_announce(const struct baton_window *window);

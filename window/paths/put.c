@@ -101,9 +101,9 @@
 #include "native_path.h"
 #include "wait.h"
 
-/* Of one channel, in one test. */
+/* How many puts of one channel one test moves. */
 #define PUTS_MAX 64
-/* What a channel may copy in one test while others want to, too. */
+/* How many bytes a channel may copy in one test while other channels have puts too. */
 #define SHARE_MAX (BATONI_PUT_SLICE_MAX / 4)
 
 static const struct batoni_window_peer *
@@ -135,7 +135,7 @@ copy_process(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 	const struct batoni_peer *peer = &rma->transport->peers[transfer->peer];
 	enum baton_status status = BATON_ERR_PEER;
 
-	/* Another process may have its number by now. */
+	/* Another process may have the peer's process number by now. */
 	if (!batoni_pidfd_gone(peer->pidfd))
 		status = get ? batoni_vm_read(peer->pid, address, local, bytes)
 		             : batoni_vm_write(peer->pid, address, local, bytes);
@@ -174,7 +174,7 @@ owner_of(const struct batoni_rma *rma, const struct batoni_transfer *transfer,
 	return target >= 0 ? target : source;
 }
 
-/* Note what carries the data: a native transport, a device; and whether either side is
+/* Write down what carries the data, a native transport or a device, and whether either side is
  * pageable. */
 BATONI_ALWAYS_INLINE void
 check_locations(const struct batoni_rma *rma,
@@ -189,7 +189,7 @@ check_locations(const struct batoni_rma *rma,
 	                    part->location == BATONI_MEMORY_HOST;
 }
 
-/* The device copies all of it.  OK: it has; AGAIN: it does; CUDA. */
+/* Let the device copy all bytes.  OK: it has copied them; AGAIN: it is copying them; CUDA. */
 static enum baton_status
 copy_whole(const struct batoni_rma *rma, struct batoni_transfer *transfer,
            struct batoni_pending *put)
@@ -211,7 +211,7 @@ copy_whole(const struct batoni_rma *rma, struct batoni_transfer *transfer,
 	return status == BATON_OK ? BATON_ERR_AGAIN : status;
 }
 
-/* Device and host copy it, a chunk at a time. */
+/* Let device and host copy the bytes, a chunk at a time. */
 static enum baton_status
 copy_by_bounce(struct batoni_rma *rma, const struct batoni_transfer *transfer,
                struct batoni_pending *put, size_t *budget_p)
@@ -288,7 +288,7 @@ copy_otherwise(struct batoni_rma *rma, struct batoni_transfer *transfer,
 	return put->put.copied == transfer->bytes ? BATON_OK : BATON_ERR_AGAIN;
 }
 
-/* A short one between memory of the host is copied at once. */
+/* Copy a short put between memory of the host at once. */
 BATONI_ALWAYS_INLINE enum baton_status
 copy(struct batoni_rma *rma, struct batoni_transfer *transfer,
      struct batoni_pending *put, size_t *budget_p)
@@ -307,7 +307,7 @@ copy(struct batoni_rma *rma, struct batoni_transfer *transfer,
 
 /* ---- one put ---- */
 
-/* Does its data go with its message? */
+/* Does the put's data go with its message? */
 static bool
 goes_with_message(const struct batoni_transfer *transfer,
                   const struct batoni_pending *put)
@@ -600,7 +600,7 @@ batoni_puts_copy_here(const struct batoni_rma *rma,
 	return false;
 }
 
-/* Ask all copies, of which no more is begun.  True: some are under way. */
+/* Test all copies that were begun; no more of them is started.  True: some are under way. */
 static bool
 test_copies(struct batoni_rma *rma)
 {
