@@ -43,7 +43,7 @@
 #include "copies.h"
 #include "log.h"
 
-/* Only a device that is sick refuses a mark so often. */
+/* How often a mark is tried.  Only a sick device refuses so many times. */
 #define MARK_TRIES 3u
 
 static struct batoni_nccl *
@@ -89,7 +89,7 @@ lose_call(struct batoni_nccl *nccl, struct batoni_nccl_call *call,
 /* What is called, under the lock of the device. */
 typedef ncclResult_t (*call_fn)(struct batoni_nccl *nccl, const void *what);
 
-/* Behind what NCCL has put on the stream. */
+/* Put the mark behind what NCCL has put on the stream. */
 static void
 put_mark(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
 {
@@ -129,7 +129,7 @@ begin_call(struct batoni_nccl *nccl, struct batoni_nccl_call *call,
 	if (puts->launching || atomic_load(&puts->registers) ||
 	    batoni_nccl_try_enter(nccl, &guard) != BATON_OK)
 		return BATON_ERR_AGAIN;
-	/* An abort that came meanwhile has the lanes.  A window may be being registered. */
+	/* If an abort has come meanwhile, it has the lanes.  A window may be being registered. */
 	if (atomic_load(&nccl->aborting) ||
 	    batoni_nccl_puts_state(nccl) == BATONI_NCCL_IN_PROGRESS) {
 		batoni_nccl_leave(nccl, &guard);
@@ -175,7 +175,8 @@ ask_launch(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
 	return fail_call(nccl, call->name, state);
 }
 
-/* Of one that was begun.  PENDING; OK: the device has carried it out; NCCL: it has not taken it. */
+/* Test a call that was begun.  PENDING; OK: the device has carried it out; NCCL: NCCL has refused
+ * it. */
 static enum baton_status
 ask_call(struct batoni_nccl *nccl, struct batoni_nccl_call *call)
 {
@@ -240,7 +241,8 @@ call_put(struct batoni_nccl *nccl, const void *what)
 	                             puts->lane->comm, puts->lane->stream);
 }
 
-/* The next part.  OK: its state has changed; AGAIN: not now; CUDA. */
+/* Begin the next part of the put.  OK: the put's state has changed; AGAIN: it cannot begin now;
+ * CUDA. */
 static enum baton_status
 begin_part(struct batoni_nccl *nccl, struct batoni_nccl_put *put)
 {
@@ -307,7 +309,7 @@ move(struct batoni_nccl *nccl, struct batoni_nccl_put *put)
 	return status;
 }
 
-/* Nothing of it is under way. */
+/* Is no part of the put under way? */
 static bool
 is_at_rest(const struct batoni_nccl_put *put)
 {
@@ -354,7 +356,8 @@ call_wait(struct batoni_nccl *nccl, const void *what)
 	return nccl->api->wait_signal(1, &desc, lane->comm, lane->stream);
 }
 
-/* For units that its source has begun, and that this rank has not asked for. */
+/* Have NCCL wait for the units that the source has begun, and for which this rank does not wait
+ * yet. */
 static enum baton_status
 begin_wait(struct batoni_nccl *nccl, int source, uint64_t units)
 {
@@ -370,7 +373,7 @@ begin_wait(struct batoni_nccl *nccl, int source, uint64_t units)
 	return status == BATON_ERR_AGAIN ? BATON_PENDING : status;
 }
 
-/* So many that one call can wait for them. */
+/* As many units as one call can wait for. */
 static bool
 puts_may_come(struct batoni_transport *transport, int source, uint64_t units)
 {

@@ -66,7 +66,7 @@ batoni_nccl_window_has(struct batoni_nccl_puts *puts, const char *from, size_t b
 	return within;
 }
 
-/* What NCCL wants of the allocation. */
+/* Check what NCCL requires of the allocation. */
 static enum baton_status
 check_block(struct batoni_nccl *nccl, const char *base,
             const struct batoni_memory_shared *shared)
@@ -269,7 +269,7 @@ batoni_nccl_window_let_go(struct batoni_transport *transport,
 	return true;
 }
 
-/* NCCL ends it when the call before is over.  False: not yet. */
+/* NCCL ends the window when the call before is over.  False: it has not ended it yet. */
 static bool
 end_window(struct batoni_nccl *nccl, struct batoni_native_window *window,
            uint64_t limit_ns, ncclResult_t *result_p)
