@@ -281,21 +281,6 @@ receive(void *buffer, size_t bytes, ncclDataType_t type, int peer,
 }
 
 static ncclResult_t
-mem_alloc(void **memory_p, size_t bytes)
-{
-	CLAIM(bytes == BATONI_NCCL_STAGING);
-	*memory_p = malloc(1);
-	return BATONI_NCCL_SUCCESS;
-}
-
-static ncclResult_t
-mem_free(void *memory)
-{
-	free(memory);
-	return BATONI_NCCL_SUCCESS;
-}
-
-static ncclResult_t
 window_register(ncclComm_t comm, void *base, size_t bytes, ncclWindow_t *window_p,
                 int flags)
 {
@@ -347,8 +332,6 @@ static const struct batoni_nccl_api stubs = {
 	.group_end = works,
 	.send = send,
 	.recv = receive,
-	.mem_alloc = mem_alloc,
-	.mem_free = mem_free,
 	.window_register = window_register,
 	.put_signal = put_signal,
 	.signal = signal_one,
@@ -424,7 +407,29 @@ available(struct batoni_device *device)
 static const struct batoni_library_ops library_ops = {.enter = enter,
                                                       .available = available};
 
-static const struct batoni_memory_ops memory_ops = {.library = &library_ops};
+static enum baton_status
+block_alloc(struct batoni_device *of, size_t bytes, uint64_t until_ns, void **block_p)
+{
+	(void)of, (void)until_ns;
+	CLAIM(bytes == BATONI_NCCL_STAGING);
+	*block_p = malloc(1);
+	return BATON_OK;
+}
+
+static void
+block_free(struct batoni_device *of, void *block)
+{
+	(void)of;
+	free(block);
+}
+
+static const struct batoni_block_ops block_ops = {
+	.block_alloc = block_alloc,
+	.block_free = block_free,
+};
+
+static const struct batoni_memory_ops memory_ops = {.library = &library_ops,
+                                                    .blocks = &block_ops};
 
 static const struct batoni_mark_ops marks = {
 	.mark = mark,

@@ -70,7 +70,7 @@ struct batoni_nccl_puts {
 	/* Constant once opened. */
 	struct batoni_nccl_lane *lane;
 	ncclUniqueId id;
-	char *staging; /* of ncclMemAlloc; NULL: it was left to itself */
+	char *staging; /* the device's, as of baton_mem_alloc; NULL: it was left to itself */
 	ncclWindow_t staging_window;
 	/* Guards windows, the list and nothing else; a leaf. */
 	pthread_mutex_t windows_lock;

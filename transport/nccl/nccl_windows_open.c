@@ -3,7 +3,7 @@
  * What puts by NCCL need, made with the transport: nothing of it may wait for a rank later, in the
  * middle of a program whose streams wait for words.
  *
- *   PUTS_ID      rank 0 tells the id of a communicator of their own; each rank allocates
+ *   PUTS_ID      rank 0 tells the id of a communicator of their own; each rank allocates what sources are staged in
  *   PUTS_MAKE    each creates it, on the last lane
  *   PUTS_WINDOW  the memory that sources are staged in becomes a window.  Where NCCL has no
  *                symmetric windows between the ranks, for whatever reason (hosts connected by
@@ -34,30 +34,42 @@
 
 /* ---- this rank alone ---- */
 
+/* By the device, in whose virtual memory management no call waits for a stream: ncclMemAlloc may be cudaMalloc,
+ * which waits for all streams of the context. */
 static enum baton_status
 allocate_staging(struct batoni_nccl *nccl)
+{
+	const struct batoni_block_ops *blocks = nccl->device->ops->memory->blocks;
+	enum baton_status status;
+	void *staging;
+
+	if (!blocks)
+		return batoni_refuse(BATON_ERR_UNSUPPORTED,
+		                     "the device has no memory for windows");
+	status = blocks->block_alloc(nccl->device, BATONI_NCCL_STAGING,
+	                             batoni_real_ns() + nccl->patience_ns,
+	                             &staging);
+	if (status == BATON_OK)
+		nccl->puts->staging = staging;
+	return status;
+}
+
+static enum baton_status
+make_id(struct batoni_nccl *nccl)
 {
 	struct batoni_memory_guard guard;
 	enum baton_status status;
 	ncclResult_t result;
-	void *staging;
 
 	status = batoni_nccl_enter(nccl, &guard,
 	                           batoni_real_ns() + nccl->patience_ns);
 	if (status != BATON_OK)
 		return status;
-	result = nccl->api->mem_alloc(&staging, BATONI_NCCL_STAGING);
-	if (result == BATONI_NCCL_SUCCESS)
-		nccl->puts->staging = staging;
-	if (result == BATONI_NCCL_SUCCESS && nccl->base.rank == 0)
-		result = nccl->api->get_unique_id(&nccl->puts->id);
+	result = nccl->api->get_unique_id(&nccl->puts->id);
 	batoni_nccl_leave(nccl, &guard);
 	if (result == BATONI_NCCL_SUCCESS)
 		return BATON_OK;
-	batoni_nccl_note(nccl,
-	                 nccl->puts->staging ? "ncclGetUniqueId"
-	                                     : "ncclMemAlloc",
-	                 NULL, result);
+	batoni_nccl_note(nccl, "ncclGetUniqueId", NULL, result);
 	return nccl->mine;
 }
 
@@ -76,7 +88,10 @@ prepare(struct batoni_nccl *nccl)
 	nccl->puts = puts;
 	/* Streams of the program wait for what puts bring. */
 	status = batoni_nccl_stream_make(nccl, true, &puts->lane->stream);
-	return status == BATON_OK ? allocate_staging(nccl) : status;
+	if (status == BATON_OK)
+		status = allocate_staging(nccl);
+	return status == BATON_OK && nccl->base.rank == 0 ? make_id(nccl)
+	                                                  : status;
 }
 
 long
@@ -101,7 +116,8 @@ batoni_nccl_puts_reclaim(struct batoni_nccl *nccl)
 
 	if (!puts || !puts->staging)
 		return;
-	nccl->api->mem_free(puts->staging);
+	nccl->device->ops->memory->blocks->block_free(nccl->device,
+	                                              puts->staging);
 	puts->staging = NULL;
 }
 

@@ -899,22 +899,48 @@ check_without(const char *why)
 
 START_TEST(creation_goes_on_without_puts)
 {
-	static const char *const calls[] = {"ncclMemAlloc",
+	static const char *const calls[] = {"cuMemCreate",
 	                                    "ncclCommWindowRegister",
 	                                    "ncclSignal"};
 
 	setenv("BATON_WINDOW_PATH", "native", 1);
 	load();
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-		ck_assert(nccl->sim_fail(calls[i], 2,
-		                         BATONI_NCCL_SYSTEM_ERROR));
+		if (i == 0)
+			ck_assert(cuda->sim_fail(calls[i], 2,
+			                         BATONI_CU_OUT_OF_MEMORY,
+			                         false));
+		else
+			ck_assert(nccl->sim_fail(calls[i], 2,
+			                         BATONI_NCCL_SYSTEM_ERROR));
 		create(0, BATON_PROGRESS_AUTO);
 		for (int k = 0; k < RANKS; k++)
 			ck_assert_msg(creators[k].status == BATON_OK, "%s: %s",
 			              calls[i], creators[k].why);
 		check_without("native, which does not reach");
-		ck_assert_int_eq(nccl->sim_live("blocks"), 0);
 	}
+}
+END_TEST
+
+/* What allocates by cuMemAlloc would wait for it. */
+START_TEST(creation_does_not_wait_for_a_stream_that_waits)
+{
+	setenv("BATON_WINDOW_PATH", "native", 1);
+	load();
+	for (int i = 0; i < RANKS; i++)
+		hold(i, streams[i], i);
+	create(0, BATON_PROGRESS_AUTO);
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_msg(creators[i].status == BATON_OK, "%s",
+		              creators[i].why);
+	make_windows();
+	ck_assert_uint_eq(baton_window_path(parts[0].window, 1),
+	                  BATON_WINDOW_PATH_NATIVE);
+	for (int i = 0; i < RANKS; i++) {
+		ck_assert(!is_idle(i, streams[i]));
+		let_go(i);
+	}
+	end();
 }
 END_TEST
 
@@ -976,7 +1002,7 @@ START_TEST(ranks_of_one_host_do_not_prepare_them)
 		ck_ok(parts[i].status);
 	ck_assert_uint_ne(baton_window_path(parts[0].window, 1),
 	                  BATON_WINDOW_PATH_NATIVE);
-	ck_assert_int_eq(nccl->sim_uses("ncclMemAlloc"), 0);
+	ck_assert_int_eq(nccl->sim_uses("ncclCommWindowRegister"), 0);
 	on_all(deregister_main);
 	give_parts();
 	destroy_all();
@@ -1043,6 +1069,7 @@ main(void)
 		an_allocation_has_one_window,
 		a_registration_that_fails_on_one_rank_breaks_all,
 		creation_goes_on_without_puts,
+		creation_does_not_wait_for_a_stream_that_waits,
 		over_sockets_there_are_none,
 		windows_that_nccl_does_not_give_are_refused,
 		old_drivers_have_none,
