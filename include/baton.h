@@ -145,6 +145,9 @@ typedef struct CUstream_st *baton_stream;
 typedef uint64_t baton_request;
 #define BATON_REQUEST_NULL ((baton_request)0)
 
+/* A message that baton_probe has found: as a request's handle.  0 is none. */
+typedef uint64_t baton_message;
+
 struct baton_comm;   /* one rank's end of a communicator */
 struct baton_queue;  /* a completion queue */
 struct baton_window; /* memory of each rank that the other ranks may write */
@@ -625,6 +628,58 @@ baton_recv(void *buffer, size_t count, enum baton_datatype type, int peer,
            int tag, struct baton_comm *comm, baton_stream stream,
            const struct baton_op_options *options, baton_request *request_p);
 
+/* What a message is that baton_probe has found. */
+struct baton_message_info {
+	size_t size;  /* of this struct; set before the call */
+	size_t bytes; /* of the message; of a list of tensors, of these */
+	int peer;     /* the rank that sent it */
+	int tag;
+	uint32_t tensors; /* of a list: how many */
+	bool list;        /* it is a list of tensors: baton_recv_message_tensors */
+	unsigned char reserved[3];
+};
+
+/*
+ * Is there a message that a receive of this peer and tag, called now, would meet at once?  Then it is the caller's:
+ * no receive and no probe meets it any more, its send can no longer be canceled, and baton_recv_message receives
+ * it, once.  So threads that probe one communicator do not take each other's messages.
+ *
+ * peer, tag  as of baton_recv, with BATON_ANY_SOURCE and BATON_ANY_TAG.
+ * message_p  the handle.  It takes a slot of the request pool until a receive of it is issued.
+ * info_p     what the message is; or NULL.
+ *
+ * A probe drives, and does not wait for a message.  It finds none that an earlier receive could take, whether the
+ * stream of that receive has reached it or not, nor one behind such a message of the same peer and tag.  Messages of
+ * one peer and tag are found in the order of the sends; later receives meet those behind a message that was found.
+ * No stream takes part: what the program has enqueued on streams counts as called.
+ *
+ * Returns BATON_OK; PENDING: there is none; INVALID (arguments; inside a group or the recording of a plan; over MPI at
+ * MPI_THREAD_FUNNELED, on another thread than the main one); UNSUPPORTED (NCCL: streams receive what the calls name);
+ * AGAIN (the request pool is full; nothing was found); NOMEM; the error that broke the communicator.
+ */
+BATON_API enum baton_status baton_probe(int peer, int tag,
+                                        struct baton_comm *comm,
+                                        baton_message *message_p,
+                                        struct baton_message_info *info_p);
+
+/*
+ * Receive a message that a probe of comm has found, in stream order: as baton_recv, with the message in the place of
+ * peer and tag, but that it waits for no earlier receive, and no later one for it.  The message has the
+ * time until the stream gets there.  A receive of 0 bytes discards it, and ends in TRUNCATED if it has any.
+ *
+ * A call that returns an error, and a group that is void or abandoned, leave the message to be received.  A
+ * receive that ends before its stream has reached it (cancel, deadline) discards it, as baton_comm_destroy does with
+ * messages that nothing receives; their sends end in OK.
+ *
+ * Returns as baton_recv; STALE: message is none, or was received; INVALID within the recording of a plan, which is
+ * launched many times.  Ends as baton_recv; PEER also if the sender is gone with bytes that had not come.
+ */
+BATON_API enum baton_status
+baton_recv_message(void *buffer, size_t count, enum baton_datatype type,
+                   baton_message message, struct baton_comm *comm,
+                   baton_stream stream, const struct baton_op_options *options,
+                   baton_request *request_p);
+
 /* A request that ends in OK when all earlier work of the stream is done, so that
  * threads, queues and other streams can wait for compute.  options: no flags and no
  * deadline (INVALID).  Returns as baton_send; INVALID inside a group. */
@@ -774,6 +829,16 @@ baton_recv_tensors(struct baton_tensor *tensors, size_t count, int peer, int tag
                    struct baton_comm *comm, baton_stream stream,
                    const struct baton_tensors_options *options,
                    baton_request *request_p);
+
+/* Receive a list of tensors that a probe has found: as baton_recv_tensors and baton_recv_message.  With `tensors` of
+ * the info as many open tensors (rank -1, data NULL), and an arena of its bytes and 256 more for each, any list
+ * is received. */
+BATON_API enum baton_status
+baton_recv_message_tensors(struct baton_tensor *tensors, size_t count,
+                           baton_message message, struct baton_comm *comm,
+                           baton_stream stream,
+                           const struct baton_tensors_options *options,
+                           baton_request *request_p);
 
 /* ---- windows and signals ------------------------------------------------ */
 

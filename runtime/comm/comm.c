@@ -376,6 +376,7 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_setup *setup,
 	comm->progress = setup->progress;
 	batoni_list_init(&comm->deadlines.list);
 	batoni_list_init(&comm->locals);
+	batoni_list_init(&comm->claims);
 	comm->deadlines.next_ns = BATONI_NEVER;
 	comm->marks.issued_tail = &comm->marks.issued;
 	batoni_upcalls_init(comm);

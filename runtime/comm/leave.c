@@ -12,6 +12,7 @@
  */
 #include "describe.h"
 
+#include "claim.h"
 #include "comm.h"
 #include "engine.h"
 #include "health.h"
@@ -317,6 +318,7 @@ leave_further(void *argument)
 	uint64_t now_ns;
 
 	batoni_check_device(comm);
+	batoni_claims_drop(comm);
 	if (comm->fault.status != BATON_OK)
 		batoni_comm_end_all(comm);
 	batoni_end_and_issue();

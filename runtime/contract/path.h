@@ -350,6 +350,13 @@ struct batoni_awaiting_ops {
 	                struct batoni_transfer *transfer, unsigned polls);
 };
 
+/* What a message is that has met no receive. */
+struct batoni_held {
+	size_t bytes; /* of a list, of its payload */
+	bool list;
+	size_t tensors; /* of a list */
+};
+
 /* Host-issued: the path tells which messages have come that no receive has met, for receives from any
  * rank or of any tag, which it gets only once it is known which message they take (runtime/core/line.c). */
 struct batoni_unmatched_ops {
@@ -363,6 +370,18 @@ struct batoni_unmatched_ops {
 	 * The receive of that rank and tag that is issued next meets it, before anything else is asked of the
 	 * path; its sender does not take it back from now on. */
 	int (*find)(struct batoni_path *path, int peer, int *tag_p);
+	/* Take the message that `find` has just named out of those that receives meet, for `receive`, of that
+	 * rank and tag, whose slot has it from now on; its buffer is not known yet.  OK: *held_p says what the
+	 * message is.  PENDING: that has not all come; call again, for the same receive, after `test`.  Anything
+	 * else: there is no such message any more, and nothing is held. */
+	enum baton_status (*hold)(struct batoni_path *path,
+	                          struct batoni_transfer *receive,
+	                          struct batoni_held *held_p);
+	/* As issue: the receive meets the message that the slot of `held` has, which may be the receive's own.
+	 * That slot has none then. */
+	enum baton_status (*meet)(struct batoni_path *path,
+	                          struct batoni_transfer *receive,
+	                          struct batoni_transfer *held);
 };
 
 /* Host-issued: `issue` and `take_back` put work off, to do it for several at once. */

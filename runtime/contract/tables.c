@@ -270,6 +270,8 @@ LEAF(batoni_awaiting_ops, awaiting, await);
 static const struct batoni_slot unmatched_slots[] = {
 	SLOT(batoni_unmatched_ops, "path.unmatched.", expect),
 	SLOT(batoni_unmatched_ops, "path.unmatched.", find),
+	SLOT(batoni_unmatched_ops, "path.unmatched.", hold),
+	SLOT(batoni_unmatched_ops, "path.unmatched.", meet),
 };
 
 LEAF(batoni_unmatched_ops, unmatched, expect);

@@ -123,6 +123,7 @@ struct baton_comm {
 	/* Driver. */
 	struct batoni_fifo_table fifos;
 	uint32_t any_turn; /* line.c: the path that is asked first */
+	struct batoni_list_node claims; /* claim.c: messages that probes have found */
 	struct batoni_comm_work work;
 	struct batoni_comm_deadlines deadlines;
 	struct batoni_comm_liveness liveness;

@@ -88,7 +88,8 @@ fifo_of(struct batoni_fifo_table *table, const struct batoni_op *op)
 	if (fifo)
 		return fifo;
 	fifo = fifo_new(table, key);
-	if (__builtin_expect(op->flags & BATONI_FLAG_IN_LINE, 0))
+	if (__builtin_expect(op->flags & BATONI_FLAG_IN_LINE, 0) &&
+	    batoni_op_line(op) != BATONI_NO_LINE)
 		make_line(table, fifo, op);
 	return fifo;
 }

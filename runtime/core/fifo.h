@@ -11,6 +11,8 @@
  * calls.  Of several FIFOs of sends that are ready the one whose head has the lowest is first, so that
  * sends that are armed together leave in the order of their calls, whatever their tags (engine.c).
  *
+ * A receive of a message that a probe has found (claim.h) has a FIFO of its own: no other receive delays it.
+ *
  * A *line* is a FIFO of receives from any rank or of any tag, and of what waits behind these (line.c).  All that
  * stand in one have the flag IN_LINE, and in transfer.turn also which line it is.
  */
@@ -84,6 +86,9 @@ batoni_line_key(enum batoni_line line, int peer, int tag)
 	return (uint64_t)line << 60 | of << 2 | BATONI_RECV;
 }
 
+/* Of a receive for a message that a probe has found, whose `turn` is four times the slot of that. */
+#define BATONI_CLAIM_KEY (UINT64_C(4) << 60)
+
 static inline enum batoni_line
 batoni_op_line(const struct batoni_op *op)
 {
@@ -94,10 +99,12 @@ batoni_op_line(const struct batoni_op *op)
 static inline uint64_t
 batoni_fifo_key_of(const struct batoni_op *op)
 {
-	return __builtin_expect(op->flags & BATONI_FLAG_IN_LINE, 0)
-	               ? batoni_line_key(batoni_op_line(op), op->transfer.peer,
-	                                 op->transfer.tag)
-	               : batoni_fifo_key(&op->transfer);
+	if (__builtin_expect(!(op->flags & BATONI_FLAG_IN_LINE), 1))
+		return batoni_fifo_key(&op->transfer);
+	if (batoni_op_line(op) == BATONI_NO_LINE)
+		return BATONI_CLAIM_KEY | op->transfer.turn | BATONI_RECV;
+	return batoni_line_key(batoni_op_line(op), op->transfer.peer,
+	                       op->transfer.tag);
 }
 
 /* The FIFO of this key, or NULL. */

@@ -75,7 +75,7 @@ struct batoni_kind {
 	bool runs, joins;
 
 	/* A new operation that is no transfer: it is counted, and the slot moves it on.  Points on
-	 * streams have batoni_point_place. */
+	 * streams have batoni_point_place.  NULL: a transfer; or it is never placed (claim.c). */
 	void (*place)(struct batoni_op *op);
 	/* The stream of an operation that is no transfer has reached its item: batoni_point_reached
 	 * at the end.  NULL: it is on no stream. */

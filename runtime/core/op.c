@@ -16,6 +16,7 @@
  */
 #include "life.h"
 
+#include "claim.h"
 #include "describe.h"
 #include "engine.h"
 #include "health.h"
@@ -252,8 +253,8 @@ place_transfer(struct batoni_op *op)
 	tell_place(op);
 	if (!grouped)
 		place_on_stream(op);
-	if (!batoni_line_takes(op) && (op->flags & BATONI_FLAG_REACHED) &&
-	    !grouped && may_issue_now(op)) {
+	if (!batoni_claim_has(op) && !batoni_line_takes(op) &&
+	    (op->flags & BATONI_FLAG_REACHED) && !grouped && may_issue_now(op)) {
 		batoni_op_move(op, BATONI_ARMED);
 		batoni_op_start_clock(op);
 		batoni_op_issue(op);
@@ -405,7 +406,9 @@ batoni_op_issue(struct batoni_op *op)
 		return;
 	}
 	op->flags &= (uint16_t)~BATONI_FLAG_PLACED;
-	status = batoni_path_issue(path, &op->transfer);
+	status = likely(!batoni_claim_has(op))
+	                 ? batoni_path_issue(path, &op->transfer)
+	                 : batoni_claim_meet(op);
 	if (status == BATON_PENDING)
 		batoni_comm_set_busy(comm);
 	else
@@ -539,6 +542,8 @@ publish_end(struct batoni_op *op, enum baton_status status, bool lent)
 	/* Before any thread sees the end. */
 	if (unlikely(batoni_op_list(op)))
 		batoni_kind_of(op)->list->ended(op, status, lent);
+	if (unlikely(batoni_claim_has(op)))
+		batoni_op_end_later(batoni_claim_part(op));
 	batoni_op_close(op, status);
 	if (unlikely(lent && comm->observed))
 		batoni_op_observe_event(op, BATONI_EVENT_LENT);
@@ -594,6 +599,8 @@ batoni_op_vanish(struct batoni_op *op, uint64_t drop)
 
 	assert(!(op->flags & (BATONI_FLAG_DEADLINE | BATONI_FLAG_MARKED)));
 	forget_placed(op);
+	if (unlikely(batoni_claim_has(op)))
+		batoni_claim_return(op);
 	if (batoni_op_list(op))
 		batoni_kind_of(op)->list->give(op);
 	batoni_op_move(op, BATONI_ENDED);
@@ -801,5 +808,8 @@ batoni_upcall_done(struct batoni_upcalls *upcalls, struct batoni_transfer *trans
 			publish_end(op, status, false);
 		return;
 	}
+	/* What a probe has found, of a communicator that breaks. */
+	if (unlikely(op->state == BATONI_NEW))
+		return;
 	batoni_op_give_back(op);
 }

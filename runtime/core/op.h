@@ -24,12 +24,15 @@
  *   DONE    it has ended                     driver, once      -
  *   LENT    ended, but the transport still   driver, with      driver
  *           has it                           DONE
+ *   MESSAGE a message that a probe has       driver, once      driver
+ *           found (claim.h); with ENGINE
+ *           while nothing receives it
  *   CANCEL  baton_cancel was called, and it  any thread, once  driver
  *           is in its communicator's list
  *   BEGUN   a barrier that ended LENT: the   driver, with      -
  *           other ranks count it             DONE
  *
- * These are the holders: HANDLE, ENGINE, STREAM, QUEUE, CANCEL and the joins.
+ * These are the holders: HANDLE, ENGINE, STREAM, QUEUE, MESSAGE, CANCEL and the joins.
  *
  *   free       no bit is set; the slot is in the pool
  *   made       the enqueuer has set the holders, by one store, after the fields
@@ -80,11 +83,12 @@
 #define BATONI_OP_QUEUE 64u
 #define BATONI_OP_WAITED 128u /* its end wakes waiters (wait.c) */
 #define BATONI_OP_BEGUN 256u
+#define BATONI_OP_MESSAGE 512u
 #define BATONI_OP_JOIN (1u << 16)
 #define BATONI_OP_JOINS 0xffff0000u
 #define BATONI_OP_HELD                                                        \
 	(BATONI_OP_JOINS | BATONI_OP_HANDLE | BATONI_OP_ENGINE | BATONI_OP_STREAM | \
-	 BATONI_OP_QUEUE | BATONI_OP_CANCEL)
+	 BATONI_OP_QUEUE | BATONI_OP_MESSAGE | BATONI_OP_CANCEL)
 
 enum batoni_op_state {
 	BATONI_NEW,
@@ -107,7 +111,7 @@ enum batoni_op_state {
 #define BATONI_FLAG_SEEN 512u /* stream-issued: its marks were passed */
 #define BATONI_FLAG_PLANNED 1024u /* of a launch of a plan; constant */
 /* One bit for two kinds of operations: a launch whose deadline has passed; a receive that stands in a line
- * (line.h). */
+ * (line.h), or that is for a message which a probe has found, until it is issued (claim.h). */
 #define BATONI_FLAG_EXPIRED 2048u
 #define BATONI_FLAG_IN_LINE 2048u
 /* Of a host-issued transfer: at its deadline streams could stand behind each other (crowd.c). */

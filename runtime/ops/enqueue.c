@@ -19,6 +19,7 @@
 #include <limits.h>
 #include <stdio.h>
 
+#include "claim.h"
 #include "enqueue.h"
 #include "health.h"
 #include "log.h"
@@ -411,6 +412,28 @@ find_any_path(const char *call, struct baton_comm *comm,
 	return *status_p == BATON_OK ? batoni_message_path(comm, 0) : -1;
 }
 
+int
+batoni_find_telling_path(const char *call, struct baton_comm *comm, int peer,
+                         enum baton_status *status_p)
+{
+	int index;
+
+	*status_p = BATON_OK;
+	if (peer < 0)
+		return find_any_path(call, comm, status_p);
+	index = batoni_message_path(comm, peer);
+	if (index == BATONI_PATH_NONE)
+		index = connect_path(call, comm, peer, status_p);
+	if (index < 0 || comm->paths[index]->ops->unmatched)
+		return index;
+	*status_p = batoni_refuse(
+		BATON_ERR_UNSUPPORTED,
+		"%s: %s does not tell which messages have come: streams "
+		"receive what the calls name",
+		call, comm->paths[index]->ops->name);
+	return -1;
+}
+
 /* Of a receive from any rank or of any tag, whose path has to tell what has come.  -1: it does not, and the call
  * is refused with *status_p. */
 static __attribute__((noinline)) int
@@ -582,6 +605,37 @@ batoni_enqueue(const char *call, enum batoni_op_kind kind,
 		return note_message(call, kind, comm, a, bytes);
 	return status == BATON_OK ? BATON_OK
 	                          : batoni_scope_refuse(comm, status);
+}
+
+enum baton_status
+batoni_check_buffer(const char *call, const struct baton_comm *comm,
+                    const struct batoni_arguments *a, size_t *bytes_p)
+{
+	return arguments_fine(BATONI_KIND_RECV, comm, a) &&
+	                       bytes_fit(a->count, baton_datatype_size(a->type),
+	                                 bytes_p)
+	               ? BATON_OK
+	               : refuse_arguments(call, BATONI_KIND_RECV, comm, a);
+}
+
+enum baton_status
+batoni_enqueue_claim(const char *call, struct batoni_op *claim,
+                     const struct batoni_arguments *a, size_t bytes, bool list)
+{
+	struct baton_comm *comm = claim->comm;
+	struct batoni_op *op = batoni_op_new(comm, BATONI_KIND_RECV, a->stream,
+	                                     holders_of(a));
+	enum baton_status status;
+
+	if (unlikely(!op)) {
+		batoni_claim_put_back(claim);
+		return batoni_refuse_full(call, comm);
+	}
+	if (list)
+		op->transfer.location = BATONI_LOCATION_LIST;
+	batoni_claim_give(op, claim);
+	status = enqueue_made(call, op, a, bytes);
+	return status == BATON_OK ? BATON_OK : batoni_unmake(op, status);
 }
 
 enum baton_status

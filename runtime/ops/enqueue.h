@@ -78,6 +78,25 @@ enum baton_status batoni_enqueue(const char *call, enum batoni_op_kind kind,
 enum baton_status batoni_enqueue_list(const char *call, enum batoni_op_kind kind,
                                       struct baton_comm *comm,
                                       const struct batoni_arguments *a);
+/* Any receive of a message that a probe has found, of which the caller has taken `claim` (core/claim.h) and names
+ * peer and tag.  list: a->buffer is one, which the caller has described.  Anything but OK: the claim is the program's
+ * again. */
+enum baton_status batoni_enqueue_claim(const char *call, struct batoni_op *claim,
+                                       const struct batoni_arguments *a,
+                                       size_t bytes, bool list);
+/* The message that a probe has found, for a call that receives it; anything but OK: the call is refused (probe.c). */
+enum baton_status batoni_take_claim(const char *call, struct baton_comm *comm,
+                                    baton_message message,
+                                    struct batoni_op **claim_p);
+/* The path of messages of this peer, for a call that asks what has come (-1: of any peer; then the first).  -1: the
+ * call is refused with *status_p. */
+int batoni_find_telling_path(const char *call, struct baton_comm *comm, int peer,
+                             enum baton_status *status_p);
+/* The checks of a receive's count and type, and what it may take. */
+enum baton_status batoni_check_buffer(const char *call,
+                                      const struct baton_comm *comm,
+                                      const struct batoni_arguments *a,
+                                      size_t *bytes_p);
 /* Any one-sided operation; the caller has checked its own arguments and the options.  a->tag is the
  * context.  `fill` gives the one-sided layer, by slot, what it needs beyond the transfer.
  * It returns OK, or the refusal, and then it keeps nothing.  The layer's slot `forget`

@@ -32,6 +32,8 @@
 	KIND(LAUNCH, BATON_OPERATION_ATOMIC + 1, batoni_kind_launch)             \
 	KIND(JOIN, BATON_OPERATION_ATOMIC + 2, batoni_kind_join)                 \
 	KIND(GROUP, BATON_OPERATION_ATOMIC + 3, batoni_kind_group)               \
+	/* A message that a probe has found. */                                \
+	KIND(MESSAGE, BATON_OPERATION_ATOMIC + 4, batoni_kind_message)           \
 	BATONI_KINDS_MORE(KIND)
 
 #define BATONI_KIND_NUMBER(kind, number, table) BATONI_KIND_##kind = (number),

@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 
+#include "claim.h"
 #include "enqueue.h"
 #include "health.h"
 #include "log.h"
@@ -447,6 +448,8 @@ batoni_unmake(struct batoni_op *op, enum baton_status status)
 {
 	if (op->queue)
 		batoni_queue_unreserve(op->queue);
+	if (unlikely(batoni_claim_has(op)))
+		batoni_claim_return(op);
 	batoni_op_drop(op, BATONI_OP_HANDLE | BATONI_OP_ENGINE |
 	                           BATONI_OP_STREAM | BATONI_OP_QUEUE);
 	return status;

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "claim.h"
 #include "direct.h"
 #include "enqueue.h"
 #include "log.h"
@@ -40,6 +41,8 @@ struct list_call {
 	size_t count;
 	int peer, tag;
 	const struct baton_tensors_options *options;
+	/* Of a receive of a message that a probe has found, until its operation has it; or NULL. */
+	struct batoni_op *claim;
 };
 
 static enum baton_status
@@ -450,7 +453,7 @@ enqueue_directly(const struct list_call *call, struct batoni_tensor_list *list,
 	uint8_t path;
 
 	if (!batoni_is_usual(comm, options) || !request_p ||
-	    list->input_signal ||
+	    list->input_signal || call->claim ||
 	    (unsigned)call->peer >= (unsigned)comm->size ||
 	    (unsigned)call->tag > (unsigned)comm->tag_max)
 		return false;
@@ -475,7 +478,7 @@ enqueue_directly(const struct list_call *call, struct batoni_tensor_list *list,
 }
 
 static enum baton_status
-enqueue(const struct list_call *call, struct batoni_tensor_list *list,
+enqueue(struct list_call *call, struct batoni_tensor_list *list,
         baton_request *request_p)
 {
 	struct baton_op_options op = call->options->op;
@@ -484,12 +487,15 @@ enqueue(const struct list_call *call, struct batoni_tensor_list *list,
 		BATON_UINT8,  call->peer,
 		call->tag,    call->stream,
 		&op,          request_p};
+	struct batoni_op *claim = call->claim;
 	enum baton_status status;
 
 	op.size = sizeof(op);
 	if (enqueue_directly(call, list, &op, request_p))
 		return BATON_OK;
-	status = batoni_enqueue_list(call->name, call->kind, call->comm, &a);
+	call->claim = NULL;
+	status = claim ? batoni_enqueue_claim(call->name, claim, &a, a.count, true)
+	               : batoni_enqueue_list(call->name, call->kind, call->comm, &a);
 	if (status != BATON_OK)
 		batoni_list_give(call->comm, list);
 	return status;
@@ -570,6 +576,7 @@ baton_send_tensors(const struct baton_tensor *tensors, size_t count, int peer,
 		peer,
 		tag,
 		options,
+		NULL,
 	};
 
 	BATONI_KEEP_SITE();
@@ -584,11 +591,45 @@ baton_recv_tensors(struct baton_tensor *tensors, size_t count, int peer, int tag
 {
 	struct list_call call = {
 		"baton_recv_tensors", BATONI_KIND_RECV, comm, stream,  tensors,
-		count,                peer,             tag,  options,
+		count,                peer,             tag,  options, NULL,
 	};
 
 	BATONI_KEEP_SITE();
 	return call_list(&call, request_p);
+}
+
+enum baton_status
+baton_recv_message_tensors(struct baton_tensor *tensors, size_t count,
+                           baton_message message, struct baton_comm *comm,
+                           baton_stream stream,
+                           const struct baton_tensors_options *options,
+                           baton_request *request_p)
+{
+	struct list_call call = {
+		"baton_recv_message_tensors",
+		BATONI_KIND_RECV,
+		comm,
+		stream,
+		tensors,
+		count,
+		0,
+		0,
+		options,
+		NULL,
+	};
+	enum baton_status status = check_call(&call);
+
+	BATONI_KEEP_SITE();
+	if (status == BATON_OK)
+		status = batoni_take_claim(call.name, comm, message, &call.claim);
+	if (status != BATON_OK)
+		return batoni_scope_refuse(comm, status);
+	call.peer = batoni_get(call.claim->transfer.peer);
+	call.tag = batoni_get(call.claim->transfer.tag);
+	status = call_list(&call, request_p);
+	if (call.claim)
+		batoni_claim_put_back(call.claim);
+	return status;
 }
 
 /* ---- the life of the operation ---- */

@@ -9,7 +9,7 @@
 
 /* The line in the list of kinds. */
 #define BATONI_KINDS_MORE(KIND)                                               \
-	KIND(MEETING, BATON_OPERATION_ATOMIC + 4, batoni_kind_meeting)
+	KIND(MEETING, BATON_OPERATION_ATOMIC + 5, batoni_kind_meeting)
 #include "kinds.h"
 
 #define TEST_BARRIER_RANKS 4

@@ -6,6 +6,8 @@
  * its front.  For any tag it goes through the list of the sends to this rank that wait.  While a rank expects
  * messages, a send that meets nothing asks that rank's engine for a receive (`claim`), and meets that.
  *
+ * A message that a probe has found is a send that has left its queue (HELD): its rank cannot take it back.
+ *
  * Threads: the driver alone.
  */
 #include "local.h"
@@ -122,7 +124,55 @@ local_find(struct batoni_path *path, int peer, int *tag_p)
 	                   : find_of_any_tag(local, peer, tag_p);
 }
 
+/* ---- what probes have found ---- */
+
+/* The send leaves its queue, and its node and that of the slot name each other. */
+static enum baton_status
+local_hold(struct batoni_path *path, struct batoni_transfer *receive,
+           struct batoni_held *held_p)
+{
+	struct local *local = batoni_local_of(batoni_transport_of(path));
+	struct local_node *node = &local->nodes[receive->slot];
+	struct local_node *send = batoni_local_front(
+		local->shared, batoni_local_key(local, receive));
+	const struct batoni_tensor_list *list =
+		batoni_transfer_list(send->transfer);
+
+	assert(node->state == FREE && send->transfer->direction == BATONI_SEND);
+	*held_p = (struct batoni_held){
+		.bytes = send->transfer->bytes,
+		.list = list != NULL,
+		.tensors = list ? list->count : 0,
+	};
+	batoni_local_leave(send);
+	node->local = local;
+	node->transfer = NULL;
+	node->state = send->state = HELD;
+	node->partner = send;
+	send->partner = node;
+	return BATON_OK;
+}
+
+static enum baton_status
+local_meet(struct batoni_path *path, struct batoni_transfer *receive,
+           struct batoni_transfer *held)
+{
+	struct local *local = batoni_local_of(batoni_transport_of(path));
+	struct local_node *node = &local->nodes[held->slot];
+	struct local_node *send = node->partner;
+
+	assert(node->state == HELD);
+	node->state = FREE;
+	batoni_transfer_moved(receive, 0);
+	if (!send)
+		return BATON_ERR_PEER;
+	send->state = FREE;
+	return batoni_local_meet(local, receive, send);
+}
+
 const struct batoni_unmatched_ops batoni_local_unmatched = {
 	.expect = local_expect,
 	.find = local_find,
+	.hold = local_hold,
+	.meet = local_meet,
 };

@@ -268,29 +268,50 @@ differ(const struct local *local, const struct batoni_transfer *transfer,
 	       other->type != transfer->type;
 }
 
+/* They are of different types, and the other one is in no queue. */
+static enum baton_status
+refuse_type(struct batoni_transfer *transfer, struct local_node *front)
+{
+	bool sends = transfer->direction == BATONI_SEND;
+	struct batoni_transfer *from = sends ? transfer : front->transfer;
+	struct batoni_transfer *to = sends ? front->transfer : transfer;
+	enum baton_status status = batoni_transfer_compare(to, from->type);
+
+	batoni_transfer_moved(from, from->bytes);
+	batoni_transfer_moved(to, from->bytes);
+	report_as(front, sends ? status : BATON_OK);
+	return sends ? BATON_OK : status;
+}
+
 static enum baton_status
 checked_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	struct local *local = batoni_local_of(batoni_transport_of(path));
 	uint64_t key = batoni_local_key(local, transfer);
 	struct local_node *front = find_other(local, transfer, key);
-	bool sends = transfer->direction == BATONI_SEND;
-	struct batoni_transfer *from, *to;
-	enum baton_status status;
 
 	/* It is looked for again. */
 	if (front && front->state == FREE)
 		batoni_local_enter(front, key, NULL);
 	if (!front || !differ(local, transfer, front->transfer))
 		return local_issue(path, transfer);
-	from = sends ? transfer : front->transfer;
-	to = sends ? front->transfer : transfer;
-	status = batoni_transfer_compare(to, from->type);
-	batoni_transfer_moved(from, from->bytes);
-	batoni_transfer_moved(to, from->bytes);
 	batoni_local_leave(front);
-	report_as(front, sends ? status : BATON_OK);
-	return sends ? BATON_OK : status;
+	return refuse_type(transfer, front);
+}
+
+enum baton_status
+batoni_local_meet(struct local *local, struct batoni_transfer *receive,
+                  struct local_node *send)
+{
+	struct local_node *node = &local->nodes[receive->slot];
+
+	assert(node->state == FREE && send->state == FREE);
+	if (local->base.messages.ops == &batoni_local_checked_ops &&
+	    differ(local, receive, send->transfer))
+		return refuse_type(receive, send);
+	node->transfer = receive;
+	node->local = local;
+	return meet(node, send);
 }
 
 /* Move bytes of the copy, or report its end; returns the bytes moved. */
@@ -347,6 +368,7 @@ local_take_back(struct batoni_path *path,
 		local->base.messages.load.in_flight--;
 		node->transfer = NULL;
 		return BATON_ERR_CANCELED;
+	case HELD:
 	case MOVING:
 		return BATON_ERR_BUSY;
 	case OVER:
@@ -422,6 +444,24 @@ local_leave(struct batoni_transport *transport)
 	return BATON_OK;
 }
 
+/* This rank goes, and so does one side of a message that a probe has found: a send of another rank is over, as
+ * where the rest of a copy is dropped; what a probe of another rank has found has no bytes. */
+static void
+part_held(struct local_node *node)
+{
+	struct local_node *partner = node->partner;
+
+	node->state = FREE;
+	if (!partner)
+		return;
+	partner->partner = NULL;
+	if (!partner->transfer)
+		return;
+	start_moving(partner, NULL, partner->transfer->bytes);
+	partner->state = OVER;
+	partner->local->base.upcalls->moves(partner->local->base.upcalls);
+}
+
 /* Detach the node from its queue or its partner, so that the rank can be freed. */
 static void
 detach(struct local_node *node)
@@ -429,6 +469,9 @@ detach(struct local_node *node)
 	switch (node->state) {
 	case WAITING:
 		batoni_local_leave(node);
+		return;
+	case HELD:
+		part_held(node);
 		return;
 	case MOVING:
 		if (node->transfer->direction == BATONI_SEND)

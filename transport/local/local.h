@@ -19,6 +19,8 @@
 enum local_state {
 	FREE,
 	WAITING, /* in its queue */
+	HELD,    /* a send whose message a probe has found; and the node of that slot.  Each is the
+	          * other's partner; NULL: that rank has closed */
 	MOVING,  /* has a partner, and their copy is under way */
 	OVER     /* moved; its partner has closed; to be reported */
 };
@@ -28,7 +30,7 @@ struct local;
 struct local_node {
 	union {
 		struct batoni_match_node waiting; /* WAITING */
-		struct { /* MOVING, OVER */
+		struct { /* HELD, MOVING, OVER */
 			struct batoni_list_node link; /* of local->copies */
 			struct local_node *partner;
 			size_t length; /* of the message */
@@ -163,6 +165,11 @@ struct local_node *batoni_local_claim(struct local *local,
 void batoni_local_unexpect(struct local *local);
 
 /* ---- local.c ---- */
+
+/* The receive, whose node waits nowhere, meets a send that has left its queue: as issue. */
+enum baton_status batoni_local_meet(struct local *local,
+                                    struct batoni_transfer *receive,
+                                    struct local_node *send);
 
 extern const struct batoni_transport_ops batoni_local_ops;
 extern const struct batoni_path_ops batoni_local_messages_ops;

@@ -35,6 +35,7 @@
 #include <sys/mman.h>
 
 #include "mpi_transport.h"
+#include "tensors.h"
 
 /* Bodies this short may be complete as soon as they are sent. */
 #define EAGER_MAX ((size_t)16 << 10)
@@ -512,6 +513,30 @@ batoni_mpi_body_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	                                           (int)header.type - 1);
 	return receive(mpi, transfer, body,
 	               header.kind == BATONI_MPI_HEADER_WAITS);
+}
+
+bool
+batoni_mpi_describe_first(const struct batoni_mpi *mpi, const unsigned char *bytes,
+                          size_t n, struct batoni_held *held_p)
+{
+	struct batoni_mpi_header header;
+	size_t described;
+
+	if (n == BATONI_MPI_HEADER_BYTES) {
+		if (!batoni_mpi_header_decode(bytes, n, segments_of(mpi), &header))
+			return false;
+		*held_p = (struct batoni_held){.bytes = (size_t)header.length};
+		return true;
+	}
+	if (!batoni_mpi_list_decode(bytes, n, segments_of(mpi), &header, &described))
+		return false;
+	bytes += batoni_mpi_list_front(header.kind);
+	*held_p = (struct batoni_held){
+		.bytes = (size_t)header.length,
+		.list = true,
+		.tensors = batoni_tensors_stated_count(bytes),
+	};
+	return true;
 }
 
 enum baton_status

@@ -192,12 +192,24 @@ first_done(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	return verdict;
 }
 
+/* The same, and the bounce buffer is returned. */
+static enum baton_status
+first_here(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+           uint32_t bounce, int code, const MPI_Status *status)
+{
+	enum baton_status ended = first_done(
+		mpi, transfer, batoni_mpi_bounce(mpi, bounce), code, status);
+
+	if (!batoni_mpi_is_copying(mpi, transfer))
+		batoni_mpi_bounce_return(mpi, bounce);
+	return ended;
+}
+
 /* requests[count] has just been started for a message that a probe has seen. */
 static __attribute__((noinline)) enum baton_status
 recv_found(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
            uint32_t bounce)
 {
-	enum baton_status ended;
 	MPI_Status status;
 	int done = 0, code;
 
@@ -207,11 +219,7 @@ recv_found(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 		batoni_mpi_track(mpi, transfer, BATONI_MPI_FIRST, bounce);
 		return BATON_PENDING;
 	}
-	ended = first_done(mpi, transfer, batoni_mpi_bounce(mpi, bounce), code,
-	                   &status);
-	if (!batoni_mpi_is_copying(mpi, transfer))
-		batoni_mpi_bounce_return(mpi, bounce);
-	return ended;
+	return first_here(mpi, transfer, bounce, code, &status);
 }
 
 /* Post the first part.  It is not tested here, because MPI might copy a large message
@@ -249,6 +257,14 @@ begun(struct batoni_mpi *mpi, enum baton_status status)
 	else if (status != BATON_OK)
 		batoni_mpi_tell_failure(mpi);
 	return status;
+}
+
+enum baton_status
+batoni_mpi_meet_first(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+                      uint32_t bounce, const MPI_Status *status)
+{
+	batoni_transfer_moved(transfer, 0);
+	return begun(mpi, first_here(mpi, transfer, bounce, MPI_SUCCESS, status));
 }
 
 static enum baton_status
@@ -328,6 +344,9 @@ request_done(struct batoni_mpi *mpi, struct batoni_mpi_entry entry, int code,
 		mpi->base.messages.load.moving--;
 		status = asked_done(mpi, entry.transfer, bounce, code,
 		                    mpi_status);
+	} else if (entry.part == BATONI_MPI_HELD) {
+		batoni_mpi_held_came(mpi, entry.transfer, code, mpi_status);
+		return;
 	} else {
 		status = other_done(mpi, entry.transfer, entry.part, code);
 	}

@@ -6,6 +6,7 @@
  * follow.c    receives that need no test before others of their tag have ended
  * unmatched.c   what has come and has met no receive
  * kept.c      of that, what was taken out of MPI's queue
+ * hold.c      of that, what a probe of the program has found
  * body.c      messages in two parts: a header that announces a body
  * lists.c     messages that are lists of tensors
  * open.c      memory, opening, exchanging, leaving, closing, texts
@@ -75,7 +76,8 @@ enum batoni_mpi_part {
 	/* These have a bounce buffer. */
 	BATONI_MPI_FIRST, /* a receive's first part: a raw message or a header */
 	BATONI_MPI_ASKED, /* the same, and MPI was asked to cancel it */
-	BATONI_MPI_HEADER /* of a send; of a receive: a grant */
+	BATONI_MPI_HEADER, /* of a send; of a receive: a grant */
+	BATONI_MPI_HELD    /* the first part of what a probe has found (hold.c) */
 };
 
 struct batoni_mpi_entry {
@@ -158,6 +160,14 @@ struct batoni_mpi_kept {
 	int peer, tag, bytes;
 };
 
+/* What a probe of the program has found; hold.c. */
+struct batoni_mpi_held {
+	uint32_t bounce; /* has its first part, */
+	bool posted;     /* which is being received; */
+	bool here;       /* or is there */
+	MPI_Status status;
+};
+
 /* What an error code means. */
 struct batoni_mpi_text {
 	int code;
@@ -214,6 +224,8 @@ struct batoni_mpi {
 	int named_last;
 	uint32_t named_run;
 	bool found;
+	/* hold.c's, by slot, from the first probe that finds something; or NULL. */
+	struct batoni_mpi_held *held;
 	/* kept.c's: in the order in which they were at MPI; so many. */
 	struct batoni_list_node kept;
 	uint32_t kept_n;
@@ -398,6 +410,23 @@ enum baton_status batoni_mpi_break_saying(struct batoni_mpi *mpi,
 /* Tell the engine of a failure, if the slot function has had one. */
 void batoni_mpi_tell_failure(struct batoni_mpi *mpi);
 
+/* The first part of a message is in this bounce buffer, which the receive has from now on: as issue. */
+enum baton_status batoni_mpi_meet_first(struct batoni_mpi *mpi,
+                                        struct batoni_transfer *transfer,
+                                        uint32_t bounce, const MPI_Status *status);
+
+/* hold.c */
+enum baton_status batoni_mpi_hold(struct batoni_path *path,
+                                  struct batoni_transfer *receive,
+                                  struct batoni_held *held_p);
+enum baton_status batoni_mpi_meet(struct batoni_path *path,
+                                  struct batoni_transfer *receive,
+                                  struct batoni_transfer *held);
+/* The first part of a message that is held has come, or MPI has failed with this code. */
+void batoni_mpi_held_came(struct batoni_mpi *mpi,
+                          const struct batoni_transfer *receive, int code,
+                          const MPI_Status *status);
+
 /* reach.c */
 extern const struct batoni_path_ops batoni_mpi_reaching_ops;
 extern const struct batoni_transport_ops batoni_mpi_reaching_transport_ops;
@@ -431,6 +460,10 @@ void batoni_mpi_list_plan(const struct batoni_mpi *mpi,
 size_t batoni_mpi_list_first(const struct batoni_mpi_body *body,
                              const struct batoni_transfer *transfer,
                              unsigned char *bytes);
+/* What a first part of this length says: of a body and of a list (body.c); false: it is none. */
+bool batoni_mpi_describe_first(const struct batoni_mpi *mpi,
+                               const unsigned char *bytes, size_t n,
+                               struct batoni_held *held_p);
 /* The first part has come, with a header of so many bytes, of which some are behind it:
  * body->verdict says what becomes of the receive.  False: what has come does not agree with
  * itself. */

@@ -127,6 +127,7 @@ free_tables(struct batoni_mpi *mpi)
 	batoni_free(mpi->bounce_stack);
 	batoni_free(mpi->bodies);
 	batoni_free(mpi->followers);
+	batoni_free(mpi->held);
 	batoni_free(mpi->lasts);
 	batoni_free(mpi->tags);
 	batoni_free(mpi->sent_to);

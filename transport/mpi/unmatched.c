@@ -180,4 +180,6 @@ find(struct batoni_path *path, int peer, int *tag_p)
 const struct batoni_unmatched_ops batoni_mpi_unmatched = {
 	.expect = expect,
 	.find = find,
+	.hold = batoni_mpi_hold,
+	.meet = batoni_mpi_meet,
 };

@@ -434,14 +434,34 @@ batoni_near_take_all(struct batoni_pairs *near)
 
 /* ---- receives ---- */
 
+/* The receive meets an arrival that has left its queue, and is this rank's. */
+static enum baton_status
+meet_left(struct batoni_pairs *near, struct near_node *node,
+          struct batoni_transfer *transfer, struct near_arrival *arrival)
+{
+	enum baton_status status;
+
+	if (is_whole(&arrival->head)) {
+		status = meet_whole(near, transfer, arrival->from, &arrival->head,
+		                    arrival->bytes);
+	} else {
+		batoni_near_begin(near, node, transfer, NEAR_POSTED);
+		status = batoni_near_fetch(near, node, arrival->from,
+		                           &arrival->head, &arrival->what);
+		if (status != BATON_PENDING)
+			batoni_near_finish(near, node);
+	}
+	free_arrival(near, arrival);
+	return status;
+}
+
 /* The receive meets the arrival at the front, which goes, unless it bars.  AGAIN: it is no more. */
 static enum baton_status
 meet_arrival(struct batoni_pairs *near, struct near_node *node,
              struct batoni_transfer *transfer, struct near_arrival *arrival)
 {
-	bool whole = is_whole(&arrival->head);
 	enum baton_status status =
-		whole || arrival->claimed
+		is_whole(&arrival->head) || arrival->claimed
 			? BATON_OK
 			: batoni_near_claim(near, arrival->from, &arrival->what);
 
@@ -450,20 +470,10 @@ meet_arrival(struct batoni_pairs *near, struct near_node *node,
 		return BATON_PENDING;
 	}
 	leave(near, arrival);
-	if (whole) {
-		status = meet_whole(near, transfer, arrival->from, &arrival->head,
-		                    arrival->bytes);
-	} else if (status == BATON_OK) {
-		batoni_near_begin(near, node, transfer, NEAR_POSTED);
-		status = batoni_near_fetch(near, node, arrival->from,
-		                           &arrival->head, &arrival->what);
-		if (status != BATON_PENDING)
-			batoni_near_finish(near, node);
-	} else {
-		status = BATON_ERR_AGAIN;
-	}
+	if (status == BATON_OK)
+		return meet_left(near, node, transfer, arrival);
 	free_arrival(near, arrival);
-	return status;
+	return BATON_ERR_AGAIN;
 }
 
 /* Post it, and take what is in the peer's ring: a message that is there ends it within the call. */
@@ -565,4 +575,36 @@ batoni_near_fix_arrival(struct batoni_pairs *near, int from, int *tag_p)
 {
 	return *tag_p >= 0 ? fix_of_tag(near, from, *tag_p)
 	                   : fix_of_any_tag(near, from, tag_p);
+}
+
+/* ---- what probes have found ---- */
+
+void
+batoni_near_hold(struct batoni_pairs *near, const struct batoni_transfer *receive,
+                 struct batoni_held *held_p)
+{
+	struct near_arrival *arrival = (struct near_arrival *)find_front(
+		near, batoni_near_key(near, receive->peer, (uint32_t)receive->tag));
+	const struct batoni_ring_head *head = &arrival->head;
+
+	*held_p = (struct batoni_held){.bytes = (size_t)head->length};
+	if (head->kind == BATONI_RING_LIST) {
+		batoni_near_describe_list(head, arrival->bytes, held_p);
+	} else if (head->kind == BATONI_RING_LIST_ANNOUNCE) {
+		held_p->list = true;
+		held_p->tensors = arrival->what.count;
+	}
+	leave(near, arrival);
+	near->nodes[receive->slot].held = arrival;
+}
+
+enum baton_status
+batoni_near_meet_held(struct batoni_pairs *near, struct batoni_transfer *receive,
+                      const struct batoni_transfer *held)
+{
+	struct near_node *node = &near->nodes[held->slot];
+	struct near_arrival *arrival = node->held;
+
+	node->held = NULL;
+	return meet_left(near, &near->nodes[receive->slot], receive, arrival);
 }

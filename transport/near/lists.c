@@ -97,6 +97,22 @@ batoni_near_meet_list(struct batoni_pairs *near, struct batoni_transfer *transfe
 	return status;
 }
 
+void
+batoni_near_describe_list(const struct batoni_ring_head *head,
+                          const unsigned char *bytes, struct batoni_held *held_p)
+{
+	uint32_t words[2];
+
+	held_p->list = true;
+	get(NULL, bytes, 0, words, sizeof(words));
+	/* The receive refuses what is none. */
+	if (words[0] < BATONI_TENSORS_FIXED_BYTES ||
+	    words[0] > head->length - WORDS_BYTES)
+		return;
+	held_p->bytes = (size_t)head->length - WORDS_BYTES - words[0];
+	held_p->tensors = batoni_tensors_stated_count(bytes + WORDS_BYTES);
+}
+
 /* ---- announced ---- */
 
 void

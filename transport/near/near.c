@@ -474,6 +474,26 @@ near_find(struct batoni_path *path, int peer, int *tag_p)
 	return -1;
 }
 
+/* `find` has fixed it. */
+static enum baton_status
+near_hold(struct batoni_path *path, struct batoni_transfer *receive,
+          struct batoni_held *held_p)
+{
+	batoni_near_hold(batoni_near_of(path), receive, held_p);
+	return BATON_OK;
+}
+
+static enum baton_status
+near_meet(struct batoni_path *path, struct batoni_transfer *receive,
+          struct batoni_transfer *held)
+{
+	struct batoni_pairs *near = batoni_near_of(path);
+
+	batoni_transfer_moved(receive, 0);
+	near->budget = NEAR_INLINE_MAX;
+	return batoni_near_meet_held(near, receive, held);
+}
+
 static bool
 near_serves(struct batoni_path *path, int kind, int peer)
 {
@@ -519,6 +539,8 @@ near_close_path(struct batoni_path *path, bool aborted)
 		&(const struct batoni_unmatched_ops){                         \
 			.expect = near_expect,                                \
 			.find = near_find,                                    \
+			.hold = near_hold,                                    \
+			.meet = near_meet,                                    \
 		},                                                            \
 	.test = near_test
 

@@ -158,6 +158,8 @@ struct near_node {
 	uint64_t length, moved;
 	struct batoni_list_cursor cursor; /* of a list: where its payload goes on */
 	enum baton_status verdict; /* how it ends; PENDING: the header of a list is to come */
+	/* IDLE: what a probe has found, for the receive that will meet it; or NULL. */
+	struct near_arrival *held;
 };
 
 /* A message that has met no receive. */
@@ -375,6 +377,14 @@ void batoni_near_free_arrivals(struct batoni_pairs *near);
  * the receive that looks meet it?  Then its sender does not take it back from now on. */
 bool batoni_near_fix_arrival(struct batoni_pairs *near, int from, int *tag_p);
 
+/* The arrival of this rank and tag that was fixed leaves its queue, and the node of that slot has it. */
+void batoni_near_hold(struct batoni_pairs *near, const struct batoni_transfer *receive,
+                      struct batoni_held *held_p);
+/* The receive meets what that slot has: as issue. */
+enum baton_status batoni_near_meet_held(struct batoni_pairs *near,
+                                        struct batoni_transfer *receive,
+                                        const struct batoni_transfer *held);
+
 /* ---- fetch.c ---- */
 
 /* OK: the message is this rank's from here on.  CANCELED: it is no more.  ABORTED: nor is it, and it
@@ -440,6 +450,10 @@ enum baton_status batoni_near_meet_list(struct batoni_pairs *near,
                                         struct batoni_transfer *transfer, int from,
                                         const struct batoni_ring_head *head,
                                         const unsigned char *bytes_or_null);
+/* What a list is that has come with its bytes, in an arrival. */
+void batoni_near_describe_list(const struct batoni_ring_head *head,
+                               const unsigned char *bytes,
+                               struct batoni_held *held_p);
 /* A receive, which is a list, meets an announced one: up to *budget bytes of its header are read.  PENDING:
  * there are more; OK, or how it ends; UNSUPPORTED, INVALID: the header cannot be read. */
 enum baton_status batoni_near_meet_far_list(struct batoni_pairs *near,

@@ -81,6 +81,7 @@ enum stage_state {
 	STAGE_EAGER,  /* a send: the lower transport has it; a receive: it has come */
 	STAGE_ASKED,  /* a send: waits for its first grant */
 	STAGE_FIRST,  /* a receive: not matched */
+	STAGE_HELD,   /* what a probe has found: its first message is here, and has met no receive */
 	STAGE_PIECES, /* in pieces */
 	STAGE_DIRECT, /* as one message, from host memory to host memory */
 	STAGE_MAPPED, /* a receive: by one copy out of memory that is mapped */
@@ -97,6 +98,7 @@ struct stage_message {
 	bool host;    /* the buffer is host memory */
 	bool moves;   /* counted in stage->moving */
 	bool failed;  /* what the lower transport has may never end */
+	bool probed;  /* the transfer is no receive: a probe has found the message, which is on its way (hold.c) */
 	struct batoni_path *lower; /* the path of its parts: that of its peer */
 	bool ready;   /* STAGE_LINE: it may be sent */
 	uint32_t parts, copies; /* of it, under way, or waiting to be started */
@@ -252,6 +254,14 @@ stage_set_moves(struct batoni_staging *stage, struct stage_message *message,
 
 /* ---- stage_path.c ---- */
 
+struct batoni_staging *batoni_stage_of(struct batoni_path *path);
+/* The message of a transfer begins. */
+void batoni_stage_begin(struct batoni_staging *stage,
+                        struct stage_message *message,
+                        struct batoni_transfer *transfer);
+/* The end of a slot function about this message: how it ended, or PENDING. */
+enum baton_status batoni_stage_leave(struct batoni_staging *stage,
+                                     const struct stage_message *message);
 /* Set the path of the messages, over the lower ones. */
 void batoni_stage_messages(struct batoni_staging *stage);
 
@@ -325,6 +335,25 @@ void batoni_stage_decline(struct batoni_staging *stage,
 void batoni_stage_recv_part_over(struct batoni_staging *stage,
                                  struct stage_message *message,
                                  const struct stage_part *part);
+
+/* The header has come, of a message that this receive has met. */
+void batoni_stage_matched(struct batoni_staging *stage,
+                          struct stage_message *message);
+/* False: what has come is no header of a message. */
+bool batoni_stage_decode(const struct batoni_staging *stage,
+                         const struct stage_message *message,
+                         struct stage_header *header);
+
+/* ---- hold.c ---- */
+
+/* What probes find, by their message; begin: sets up the message of a transfer, leave: ends a slot function
+ * (stage_path.c). */
+enum baton_status batoni_stage_hold(struct batoni_path *path,
+                                    struct batoni_transfer *receive,
+                                    struct batoni_held *held_p);
+enum baton_status batoni_stage_meet(struct batoni_path *path,
+                                    struct batoni_transfer *receive,
+                                    struct batoni_transfer *held);
 
 /* ---- chunk.c ---- */
 

@@ -10,16 +10,16 @@
 #define TEST_BYTES ((size_t)1 << 20)
 #define FLUSH_BYTES ((size_t)16 << 10)
 
-static struct batoni_staging *
-to_stage(struct batoni_path *path)
+struct batoni_staging *
+batoni_stage_of(struct batoni_path *path)
 {
 	return batoni_container_of(batoni_transport_of(path),
 	                           struct batoni_staging, base);
 }
 
-/* Of a call about this message: how it ended, or PENDING. */
-static enum baton_status
-leave(struct batoni_staging *stage, const struct stage_message *message)
+enum baton_status
+batoni_stage_leave(struct batoni_staging *stage,
+                   const struct stage_message *message)
 {
 	enum baton_status status;
 
@@ -45,9 +45,9 @@ path_to(const struct batoni_staging *stage, int peer, int tag)
 	               : &stage->lower->messages;
 }
 
-static void
-begin(struct batoni_staging *stage, struct stage_message *message,
-      struct batoni_transfer *transfer)
+void
+batoni_stage_begin(struct batoni_staging *stage, struct stage_message *message,
+                   struct batoni_transfer *transfer)
 {
 	uint32_t slot = transfer->slot;
 
@@ -73,24 +73,24 @@ begin(struct batoni_staging *stage, struct stage_message *message,
 static enum baton_status
 stage_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	struct batoni_staging *stage = to_stage(path);
+	struct batoni_staging *stage = batoni_stage_of(path);
 	struct stage_message *message = &stage->messages[transfer->slot];
 
 	assert(transfer->slot < stage->slots && !message->transfer);
 	batoni_transfer_moved(transfer, 0);
-	begin(stage, message, transfer);
+	batoni_stage_begin(stage, message, transfer);
 	stage->caller = message;
 	if (transfer->direction == BATONI_SEND)
 		batoni_stage_begin_send(stage, message);
 	else
 		batoni_stage_begin_recv(stage, message);
-	return leave(stage, message);
+	return batoni_stage_leave(stage, message);
 }
 
 static size_t
 test(struct batoni_path *path)
 {
-	struct batoni_staging *stage = to_stage(path);
+	struct batoni_staging *stage = batoni_stage_of(path);
 	struct batoni_path *lower = &stage->lower->messages;
 	size_t events = 0;
 
@@ -110,7 +110,7 @@ test(struct batoni_path *path)
 static size_t
 flush(struct batoni_path *path)
 {
-	struct batoni_staging *stage = to_stage(path);
+	struct batoni_staging *stage = batoni_stage_of(path);
 	bool collected = stage->collected;
 
 	if (collected)
@@ -164,7 +164,7 @@ is_gone(const struct batoni_staging *stage, int peer)
 static enum baton_status
 take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	struct batoni_staging *stage = to_stage(path);
+	struct batoni_staging *stage = batoni_stage_of(path);
 	struct stage_message *message = &stage->messages[transfer->slot];
 	enum baton_status status;
 
@@ -184,6 +184,7 @@ take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 			batoni_stage_take_part_back(stage, &message->control);
 		break;
 	case STAGE_FREE:
+	case STAGE_HELD:
 	case STAGE_PIECES:
 	case STAGE_DIRECT:
 	case STAGE_MAPPED:
@@ -195,7 +196,7 @@ take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	if (message->state != STAGE_FREE && !has_come(message) &&
 	    is_gone(stage, message->peer))
 		abandon(stage, message);
-	status = leave(stage, message);
+	status = batoni_stage_leave(stage, message);
 	return status == BATON_PENDING ? BATON_ERR_BUSY : status;
 }
 
@@ -223,7 +224,7 @@ scrap_in_place(struct batoni_staging *stage, struct stage_message *message)
 static enum baton_status
 scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 {
-	struct batoni_staging *stage = to_stage(path);
+	struct batoni_staging *stage = batoni_stage_of(path);
 	struct stage_message *message = &stage->messages[transfer->slot];
 	enum baton_status status = BATON_OK;
 
@@ -255,7 +256,7 @@ serves(struct batoni_path *path, int kind, int peer)
 static enum baton_status
 connect_peer(struct batoni_path *path, int peer)
 {
-	struct batoni_path *lower = path_to(to_stage(path), peer, 0);
+	struct batoni_path *lower = path_to(batoni_stage_of(path), peer, 0);
 
 	return lower->ops->serving ? lower->ops->serving->connect(lower, peer)
 	                           : BATON_OK;
@@ -273,7 +274,7 @@ static const struct batoni_serving_ops serving = {
 static void
 expect(struct batoni_path *path, int change)
 {
-	struct batoni_staging *stage = to_stage(path);
+	struct batoni_staging *stage = batoni_stage_of(path);
 	struct batoni_path *lower = &stage->lower->messages;
 
 	lower->ops->unmatched->expect(lower, change);
@@ -286,7 +287,7 @@ expect(struct batoni_path *path, int change)
 static int
 find(struct batoni_path *path, int peer, int *tag_p)
 {
-	struct batoni_staging *stage = to_stage(path);
+	struct batoni_staging *stage = batoni_stage_of(path);
 	struct batoni_path *paths[2] = {stage->beside, &stage->lower->messages};
 	int rank = -1;
 
@@ -309,6 +310,8 @@ find(struct batoni_path *path, int peer, int *tag_p)
 static const struct batoni_unmatched_ops unmatched = {
 	.expect = expect,
 	.find = find,
+	.hold = batoni_stage_hold,
+	.meet = batoni_stage_meet,
 };
 
 /* Do the lower paths tell? */

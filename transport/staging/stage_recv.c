@@ -145,9 +145,10 @@ matched_plain(struct batoni_staging *stage, struct stage_message *message,
 }
 
 /* Only on hidden tags are there receives of any rank. */
-static bool
-decode(const struct batoni_staging *stage, const struct stage_message *message,
-       struct stage_header *header)
+bool
+batoni_stage_decode(const struct batoni_staging *stage,
+                    const struct stage_message *message,
+                    struct stage_header *header)
 {
 	const struct batoni_transfer *transfer = message->transfer;
 
@@ -162,14 +163,13 @@ decode(const struct batoni_staging *stage, const struct stage_message *message,
 	                stage_has_type(stage, message->transfer->tag));
 }
 
-/* The header has come. */
-static void
-matched(struct batoni_staging *stage, struct stage_message *message)
+void
+batoni_stage_matched(struct batoni_staging *stage, struct stage_message *message)
 {
 	const unsigned char *bounce = message->first.transfer.buffer;
 	struct stage_header header;
 
-	if (!decode(stage, message, &header)) {
+	if (!batoni_stage_decode(stage, message, &header)) {
 		batoni_stage_refuse(stage, message, "a message's header");
 		return;
 	}
@@ -191,8 +191,11 @@ batoni_stage_recv_part_over(struct batoni_staging *stage,
 			    struct stage_message *message,
                             const struct stage_part *part)
 {
-	if (part == &message->first && message->state == STAGE_FIRST)
-		matched(stage, message);
+	if (part == &message->first && message->state == STAGE_FIRST &&
+	    message->probed)
+		message->state = STAGE_HELD;
+	else if (part == &message->first && message->state == STAGE_FIRST)
+		batoni_stage_matched(stage, message);
 	else if (part == &message->first)
 		batoni_stage_over(stage, message, BATON_OK);
 	else if (message->refusing)

@@ -120,6 +120,13 @@ static const struct field {
 	FIELD(V0_1_0, baton_completion, completed_ns, 64, 8),
 	FIELD(V0_1_0, baton_completion, reserved_more, 72, 24),
 
+	FIELD(V0_1_0, baton_message_info, size, 0, 8),
+	FIELD(V0_1_0, baton_message_info, bytes, 8, 8),
+	FIELD(V0_1_0, baton_message_info, peer, 16, 4),
+	FIELD(V0_1_0, baton_message_info, tag, 20, 4),
+	FIELD(V0_1_0, baton_message_info, tensors, 24, 4),
+	FIELD(V0_1_0, baton_message_info, list, 28, 1),
+	FIELD(V0_1_0, baton_message_info, reserved, 29, 3),
 	FIELD(V0_1_0, baton_request_info, size, 0, 8),
 	FIELD(V0_1_0, baton_request_info, request, 8, 8),
 	FIELD(V0_1_0, baton_request_info, op, 16, 4),
@@ -165,6 +172,7 @@ static const struct size {
 	SIZE(V0_1_0, baton_variable_info, 56),
 	SIZE(V0_1_0, baton_library_info, 48),
 	SIZE(V0_1_0, baton_completion, 96),      /* never grows */
+	SIZE(V0_1_0, baton_message_info, 32),
 	SIZE(V0_1_0, baton_request_info, 104),
 	SIZE(V0_1_0, baton_tensor, 80),          /* never grows */
 	SIZE(V0_1_0, baton_wait_signal_desc, 16), /* never grows */

@@ -206,7 +206,7 @@ START_TEST(each_slot_of_the_other_contracts_is_found_by_name)
 	struct batoni_bootstrap_ops bootstrap;
 
 	fill(&batoni_path_table, &path);
-	ck_assert_uint_eq(unset_each(&batoni_path_table, &path), 19);
+	ck_assert_uint_eq(unset_each(&batoni_path_table, &path), 21);
 	fill(&batoni_transport_table, &transport);
 	ck_assert_uint_eq(unset_each(&batoni_transport_table, &transport), 8);
 	fill(&batoni_onesided_table, &onesided);

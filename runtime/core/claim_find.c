@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Finding a message for a probe, and discarding one that nothing receives (claim.c has their life).
+ *
+ * Threads: the driver.
+ */
+#include "claim.h"
+
+#include "engine.h"
+#include "life.h"
+#include "line.h"
+
+static const struct batoni_unmatched_ops *
+ops_of(const struct batoni_op *claim)
+{
+	return batoni_path_of(claim)->ops->unmatched;
+}
+
+/* Have the path see what has come, as for a receive that expects messages. */
+static void
+poll_path(struct batoni_path *path)
+{
+	path->ops->unmatched->expect(path, 1);
+	path->ops->test(path);
+	path->ops->unmatched->expect(path, -1);
+}
+
+static void
+poll_paths(struct baton_comm *comm, int peer)
+{
+	if (peer >= 0) {
+		poll_path(comm->paths[batoni_message_path(comm, peer)]);
+		return;
+	}
+	for (uint32_t i = 0; i < comm->paths_count; i++)
+		if (comm->paths[i]->ops->unmatched)
+			poll_path(comm->paths[i]);
+}
+
+/* As batoni_line_find, behind all receives there are.  *yields_p: an earlier one, which is armed, is to take its
+ * message first. */
+static int
+find(struct baton_comm *comm, int peer, int *tag_p, bool *yields_p)
+{
+	int rank;
+
+	comm->fifos.yields = false;
+	rank = batoni_line_find(comm, peer, tag_p);
+	*yields_p = comm->fifos.yields;
+	comm->fifos.yields = false;
+	return rank;
+}
+
+enum baton_status
+batoni_claim_find(struct baton_comm *comm, uint8_t kind, int peer, int tag,
+                  struct batoni_op **claim_p)
+{
+	struct batoni_op *claim = batoni_claim_new(comm, kind);
+	int rank, found = tag;
+	bool yields;
+
+	if (!claim)
+		return BATON_ERR_AGAIN;
+	poll_paths(comm, peer);
+	batoni_end_and_issue();
+	rank = find(comm, peer, &found, &yields);
+	if (rank < 0 && yields) {
+		batoni_end_and_issue();
+		found = tag;
+		rank = find(comm, peer, &found, &yields);
+	}
+	if (rank < 0) {
+		batoni_claim_free(claim);
+		return BATON_PENDING;
+	}
+	batoni_set(claim->transfer.peer, rank);
+	batoni_set(claim->transfer.tag, found);
+	batoni_set(claim->path, batoni_message_path(comm, rank));
+	batoni_list_append(&comm->claims, &claim->deadline);
+	*claim_p = claim;
+	return BATON_OK;
+}
+
+void
+batoni_claim_discard(struct batoni_op *claim)
+{
+	struct baton_comm *comm = claim->comm;
+	enum baton_status status;
+
+	batoni_list_remove(&claim->deadline);
+	if (comm->fault.status != BATON_OK || !batoni_may_drive(comm)) {
+		batoni_op_drop(claim, BATONI_OP_MESSAGE);
+		return;
+	}
+	claim->transfer.buffer = NULL;
+	claim->transfer.bytes = 0;
+	status = ops_of(claim)->meet(batoni_path_of(claim), &claim->transfer,
+	                             &claim->transfer);
+	if (status != BATON_PENDING) {
+		batoni_op_drop(claim, BATONI_OP_MESSAGE);
+		return;
+	}
+	/* As an operation that has ended, and whose buffer the path has: `done` gives it back. */
+	comm->work.lent++;
+	batoni_comm_count(comm, 1);
+	__atomic_store_n(&claim->state, BATONI_ENDED, __ATOMIC_RELEASE);
+	atomic_fetch_or(&claim->word, BATONI_OP_ENGINE | BATONI_OP_LENT);
+	batoni_op_drop(claim, BATONI_OP_MESSAGE);
+}
+
+void
+batoni_claims_drop(struct baton_comm *comm)
+{
+	struct batoni_list_node *at, *next;
+
+	for (at = comm->claims.next; at != &comm->claims; at = next) {
+		struct batoni_op *claim =
+			batoni_container_of(at, struct batoni_op, deadline);
+		uint64_t word = atomic_load(&claim->word);
+
+		next = at->next;
+		if (batoni_claim_try(claim, word >> 32))
+			batoni_op_end_later(claim);
+	}
+}

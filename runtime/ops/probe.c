@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * baton_probe and baton_recv_message: what has come, and a receive of exactly that (core/claim.c has the life of a
+ * message that was found).
+ *
+ * One call probes, with BATON_ANY_SOURCE and BATON_ANY_TAG as a receive has them.  There is no probe that leaves the
+ * message where it is: of two threads that both saw one, at most one would receive it, and over MPI and staging what a
+ * message is can only be read out of its first part, which then is received.  There is no call to give a message up
+ * either: a receive of no bytes does it.
+ *
+ * A probe drives: it makes a pass, has the paths see what has come, and asks them.  If the first part of the message
+ * that it has found has not all come, it goes on until that has, since a message that was found and not told of could be
+ * overtaken.
+ *
+ * Threads: any.  Locks: the driver lock, for each pass.
+ */
+#include "claim.h"
+#include "describe.h"
+
+#include <stdio.h>
+
+#include "enqueue.h"
+#include "log.h"
+#include "plan.h"
+#include "scope.h"
+#include "sized.h"
+#include "wait.h"
+
+static const struct batoni_sized sized_info = {
+	.name = "info_p",
+	.size_name = "info_p->size",
+	.advice = "set it to sizeof(struct baton_message_info) before the call",
+	.smallest = BATONI_SIZED_UNTIL(struct baton_message_info, tag),
+	.bytes = sizeof(struct baton_message_info),
+};
+
+static const struct baton_message_info no_info = {.size = sizeof(no_info)};
+
+struct probing {
+	struct baton_comm *comm;
+	int peer, tag;
+	struct batoni_op *claim;
+	struct batoni_held held;
+	bool none; /* no message is there */
+	baton_message message;
+};
+
+static enum baton_status
+broken_status(const struct baton_comm *comm)
+{
+	return (enum baton_status)atomic_load(&comm->status);
+}
+
+static bool
+is_silent(const struct batoni_op *claim)
+{
+	const struct baton_comm *comm = claim->comm;
+
+	return comm->liveness.silent > 0 &&
+	       comm->transport->peers[claim->transfer.peer].silent;
+}
+
+/* OK: a message is there, or none is.  PENDING: its first part has not all come. */
+static enum baton_status
+probe_further(void *argument)
+{
+	struct probing *p = argument;
+	enum baton_status status = broken_status(p->comm);
+
+	if (status == BATON_OK && !p->claim)
+		status = batoni_claim_find(p->comm, BATONI_KIND_MESSAGE, p->peer,
+		                           p->tag, &p->claim);
+	if (status == BATON_OK)
+		status = batoni_claim_look(p->claim, &p->held);
+	else if (status == BATON_PENDING)
+		p->none = true;
+	if (status == BATON_OK)
+		p->message = batoni_claim_publish(p->claim, p->held.bytes);
+	/* Of a process that has ended no more comes. */
+	if (status == BATON_PENDING && p->claim && is_silent(p->claim))
+		p->none = true;
+	return p->none ? BATON_OK : status;
+}
+
+static enum baton_status
+check_probe(const char *call, const struct probing *p,
+            const baton_message *message_p,
+            struct baton_message_info *info_p)
+{
+	const struct batoni_arguments a = {
+		.type = BATON_UINT8, .peer = p->peer, .tag = p->tag};
+	enum baton_status status = batoni_check_comm(call, p->comm);
+	size_t bytes;
+
+	if (status == BATON_OK)
+		status = batoni_check_buffer(call, p->comm, &a, &bytes);
+	if (status != BATON_OK)
+		return status;
+	if (!message_p)
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: message_p is NULL; what is found is "
+		                     "received by its handle",
+		                     call);
+	/* Before anything is found, which would be lost. */
+	if (info_p && (info_p->size < sized_info.smallest ||
+	               info_p->size > BATONI_SIZED_MAX || info_p->size % 8))
+		return batoni_sized_give(&sized_info, call, &no_info, info_p);
+	if (batoni_scope_of(p->comm))
+		return batoni_refuse(BATON_ERR_INVALID, "%s was called %s", call,
+		                     batoni_scope_where(p->comm));
+	if (!batoni_may_drive(p->comm))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: MPI runs at MPI_THREAD_FUNNELED; call it "
+		                     "on the main thread",
+		                     call);
+	batoni_find_telling_path(call, p->comm, p->peer, &status);
+	return status;
+}
+
+static void
+tell(const struct probing *p, struct baton_message_info *info_p)
+{
+	const struct batoni_op *claim = p->claim;
+	const struct baton_message_info info = {
+		.size = sizeof(info),
+		.bytes = p->held.bytes,
+		.peer = batoni_get(claim->transfer.peer),
+		.tag = batoni_get(claim->transfer.tag),
+		.tensors = (uint32_t)p->held.tensors,
+		.list = p->held.list,
+	};
+
+	batoni_sized_give(&sized_info, "baton_probe", &info, info_p);
+}
+
+enum baton_status
+baton_probe(int peer, int tag, struct baton_comm *comm,
+            baton_message *message_p, struct baton_message_info *info_p)
+{
+	static const char call[] = "baton_probe";
+	struct probing p = {.comm = comm, .peer = peer, .tag = tag};
+	enum baton_status status = check_probe(call, &p, message_p, info_p);
+
+	if (status != BATON_OK)
+		return status;
+	status = batoni_drive_until(probe_further, &p, BATONI_NEVER);
+	if (status == BATON_ERR_AGAIN)
+		return batoni_refuse_full(call, comm);
+	if (status != BATON_OK)
+		return batoni_refuse(status,
+		                     "%s: the communicator is broken: %s", call,
+		                     baton_comm_error(comm));
+	if (p.none)
+		return BATON_PENDING;
+	/* No other thread knows the handle yet. */
+	if (info_p)
+		tell(&p, info_p);
+	*message_p = p.message;
+	return BATON_OK;
+}
+
+/* ---- receiving ---- */
+
+enum baton_status
+batoni_take_claim(const char *call, struct baton_comm *comm,
+                  baton_message message, struct batoni_op **claim_p)
+{
+	if (batoni_plan_recorded(comm))
+		return batoni_refuse(BATON_ERR_INVALID,
+		                     "%s: a plan is launched many times, and a "
+		                     "message is received once",
+		                     call);
+	*claim_p = batoni_claim_take(comm, message);
+	if (*claim_p)
+		return BATON_OK;
+	return batoni_refuse(BATON_ERR_STALE,
+	                     "%s: message is 0x%llx, which is none that a probe "
+	                     "of this communicator has found and no call has "
+	                     "received",
+	                     call, (unsigned long long)message);
+}
+
+static enum baton_status
+recv_message(const char *call, struct baton_comm *comm, baton_message message,
+             struct batoni_arguments *a)
+{
+	struct baton_op_options room;
+	enum baton_status status;
+	struct batoni_op *claim;
+	size_t bytes = 0;
+	BATONI_UNCANCELLED_IF(comm && !comm->in_engine);
+
+	status = batoni_check_target(call, comm, a->stream, false);
+	if (status == BATON_OK)
+		status = batoni_check_buffer(call, comm, a, &bytes);
+	if (status == BATON_OK)
+		status = batoni_take_options(call, &a->options, &room, false);
+	if (status == BATON_OK)
+		status = batoni_take_claim(call, comm, message, &claim);
+	if (status != BATON_OK)
+		return batoni_scope_refuse(comm, status);
+	a->peer = batoni_get(claim->transfer.peer);
+	a->tag = batoni_get(claim->transfer.tag);
+	status = batoni_enqueue_claim(call, claim, a, bytes, false);
+	return status == BATON_OK ? BATON_OK : batoni_scope_refuse(comm, status);
+}
+
+enum baton_status
+baton_recv_message(void *buffer, size_t count, enum baton_datatype type,
+                   baton_message message, struct baton_comm *comm,
+                   baton_stream stream, const struct baton_op_options *options,
+                   baton_request *request_p)
+{
+	struct batoni_arguments a = {
+		buffer, count, type, 0, 0, stream, options, request_p};
+
+	BATONI_KEEP_SITE();
+	return recv_message("baton_recv_message", comm, message, &a);
+}
+
+/* ---- in words ---- */
+
+static void
+what(const struct batoni_view *view, const char *details, char *text, size_t size)
+{
+	(void)details;
+	snprintf(text, size, "message from peer %d, tag %d, %zu byte%s",
+	         view->peer, view->tag, view->bytes, batoni_s(view->bytes));
+}
+
+static bool
+waits(const struct batoni_view *view, bool held, char *text, size_t size)
+{
+	(void)held;
+	(void)view;
+	snprintf(text, size, "baton_recv_message, which receives what "
+	                     "baton_probe has found");
+	return true;
+}
+
+const struct batoni_kind batoni_kind_message = {
+	.name = "message",
+	.off_stream = true,
+	.finish = batoni_claim_discard,
+	.what = what,
+	.waits = waits,
+};
