@@ -17,6 +17,7 @@
  *   struct baton_trace_round[]    what the ranks' clocks have in common
  *   struct baton_trace_counter[]  for each peer, tag and kind how many there were
  *   struct baton_trace_operation[] the ring
+ *   struct baton_trace_operation[] `handed`: what is not in the ring yet
  *
  * A later version of the library may make structs longer, at their ends, and add tables; `version` then
  * stays.  So a reader takes the length of an entry from the table's `stride`, and what an older library
@@ -31,7 +32,7 @@
 #include <stdint.h>
 
 #define BATON_TRACE_MAGIC "BATONTRC" /* 8 bytes, without an end */
-#define BATON_TRACE_VERSION 1u
+#define BATON_TRACE_VERSION 2u
 
 /* Where a table is. */
 struct baton_trace_table {
@@ -122,7 +123,11 @@ struct baton_trace_header {
 	/* Serials given out: 1 to this.  A few of them may not be used (yet), so this is about the number of
 	 * operations: the library takes several at once. */
 	uint64_t serials;
-	uint64_t reserved_line[7];
+	/* What a thread has called while another one drives, until that one has seen it: then the ring has it. An
+	 * entry of serial 0 is free.  An entry whose serial the ring has, too, is of a function, which has not ended: then
+	 * only `ran` means something. */
+	struct baton_trace_table handed;
+	uint64_t reserved_line[5];
 };
 
 /* Entry k is kind k: BATON_OPERATION_* of baton.h, and, with higher numbers, what programs have no requests
@@ -199,8 +204,8 @@ struct baton_trace_counter {
 #define BATON_TRACE_GROUPED 4u       /* of a group */
 #define BATON_TRACE_PLANNED 8u       /* of a launch of a plan: user_data and call site are the launch's */
 #define BATON_TRACE_TENSORS 16u      /* a message that is a list of tensors */
-/* It was issued within its call; if it has also ended there, and moved less than 4096 bytes, `completed`
- * is the stamp of its beginning. */
+/* It was issued within its call.  What ends within a call, whichever operation it is, and has moved less than 4096
+ * bytes, has the stamp of that call's beginning as `completed`. */
 #define BATON_TRACE_DIRECT 32u
 /* The operations with the serials after this one, as far as `parent` is this serial and TERM is set, say what
  * this one awaits beside. */
@@ -210,6 +215,8 @@ struct baton_trace_counter {
  * signal, context and signals. */
 #define BATON_TRACE_TERM 256u
 #define BATON_TRACE_LENT 512u /* it has ended, and what carried it kept its buffer */
+/* A receive from any rank: `peer` is the one whose message it has met. */
+#define BATON_TRACE_ANY_SOURCE 1024u
 
 /* An operation.  Its slot is that of its serial: (serial - 1) % count.  A slot belongs to the operation whose
  * serial it has: the library writes what is new about an operation only while its slot has its serial.
@@ -241,7 +248,8 @@ struct baton_trace_operation {
 	int32_t tag;         /* of messages; -1: it has none */
 	int32_t signal;      /* the signal's index; -1: it has none, or several */
 	int32_t context;     /* of signals and puts; -1: it has none */
-	uint64_t reserved;   /* 0 */
+	/* In `handed`, of a function: when its stream came to it, so when it was armed; 0: not yet.  In the ring 0. */
+	uint64_t ran;
 };
 
 #endif

@@ -196,6 +196,8 @@ wait_directly(const struct baton_wait_signal_desc *desc,
 	                   options ? options->user_data : 0, BATONI_SITE);
 	status = batoni_wait_issue_one(batoni_rma_of(comm), &op->transfer, desc);
 	if (unlikely(status == BATON_ERR_AGAIN)) {
+		if (unlikely(comm->observed))
+			batoni_op_observe_event(op, BATONI_EVENT_UNDONE);
 		batoni_direct_undo(comm, op);
 		return status;
 	}

@@ -43,16 +43,35 @@ void batoni_ticks_without_counter(bool without);
 
 uint64_t batoni_ticks_of_pass(void);
 
+/* Is a stamp read without a call?  Then batoni_ticks_near reads it. */
+static inline bool
+batoni_ticks_are_near(void)
+{
+#if defined(__x86_64__)
+	return __builtin_expect(
+		atomic_load_explicit(&batoni_ticks_source.counter,
+	                             memory_order_relaxed),
+		1);
+#else
+	return false;
+#endif
+}
+
+static inline uint64_t
+batoni_ticks_near(void)
+{
+#if defined(__x86_64__)
+	return __rdtsc();
+#else
+	return 0;
+#endif
+}
+
 static inline uint64_t
 batoni_ticks(void)
 {
-#if defined(__x86_64__)
-	if (__builtin_expect(atomic_load_explicit(&batoni_ticks_source.counter,
-	                                          memory_order_relaxed),
-	                     1))
-		return __rdtsc();
-#endif
-	return batoni_ticks_of_pass();
+	return batoni_ticks_are_near() ? batoni_ticks_near()
+	                               : batoni_ticks_of_pass();
 }
 
 void batoni_ticks_note_pass(void);

@@ -24,9 +24,11 @@
 #include "creation.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "comm.h"
@@ -318,6 +320,7 @@ make_offer(struct batoni_creation *creation)
 	offer->requests = setup->requests_max;
 	offer->near = setup->near;
 	offer->trace = setup->trace_id;
+	offer->trace_error = setup->trace_error;
 	batoni_lock();
 	offer->reach = creation->ops->reach(setup->device_ops);
 	batoni_unlock();
@@ -344,22 +347,53 @@ check_setup(const struct batoni_creation *creation, struct batoni_comm_setup *se
 static void
 number_trace(struct batoni_comm_setup *setup)
 {
+	const char *folder = batoni_config()->trace;
+
 	setup->trace_parent = setup->trace_id;
 	setup->trace_id = 0;
-	if (!*batoni_config()->trace)
+	setup->trace_error = 0;
+	if (!*folder)
 		return;
+	if (access(folder, W_OK | X_OK) != 0) {
+		setup->trace_error = errno;
+		return;
+	}
 	batoni_ticks_open();
 	if (getrandom(&setup->trace_id, sizeof(setup->trace_id), 0) < 0 ||
 	    setup->trace_id == 0)
 		setup->trace_id = 1;
 }
 
+/* A folder that is not there often is so for all ranks: the first of them says it. */
+static void
+tell_untraced(const struct batoni_comm_setup *setup,
+              const struct batoni_proposal offers[], int self)
+{
+	int first = setup->size, count = 0;
+
+	for (int rank = setup->size - 1; rank >= 0; rank--) {
+		if (offers[rank].trace_error == 0)
+			continue;
+		first = rank;
+		count++;
+	}
+	if (first == self)
+		batoni_log(BATONI_LOG_WARN,
+		           "rank %d: BATON_TRACE: %s: %s; %d of %d ranks keep no "
+		           "trace of this communicator (it takes a directory that "
+		           "is there and writable, best in /dev/shm)",
+		           self, batoni_config()->trace,
+		           strerror(setup->trace_error), count, setup->size);
+}
+
 /* The number, of which each rank that keeps a trace has brought a part. */
 static void
-join_traces(struct batoni_comm_setup *setup, const struct batoni_proposal offers[])
+join_traces(struct batoni_comm_setup *setup, const struct batoni_proposal offers[],
+            int self)
 {
 	uint64_t number = 0;
 
+	tell_untraced(setup, offers, self);
 	setup->traced = true;
 	for (int rank = 0; rank < setup->size; rank++) {
 		setup->traced &= offers[rank].trace != 0;
@@ -402,7 +436,7 @@ conclude(struct batoni_creation *creation, const struct batoni_proposal offers[]
 	struct batoni_accord accord = {.unable = -1, .forced = -1};
 	struct batoni_comm_setup *setup = &creation->setup;
 
-	join_traces(setup, offers);
+	join_traces(setup, offers, creation->bootstrap.rank);
 	for (int rank = creation->bootstrap.size - 1; rank >= 0; rank--) {
 		const struct batoni_proposal *offer = &offers[rank];
 

@@ -22,6 +22,7 @@ struct batoni_proposal {
 	int64_t values[BATONI_COMPARED];
 	int64_t stages, requests, reach, near;
 	uint64_t trace; /* a random number; 0: this rank keeps no trace */
+	int64_t trace_error; /* why its folder cannot be used; 0: it can, or is not asked for */
 };
 
 /* Those after it, one for each step of opening the transport. */

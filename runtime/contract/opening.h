@@ -52,6 +52,7 @@ struct batoni_comm_setup {
 	 * from; 0: this rank keeps no trace, or there is none. */
 	uint64_t trace_id, trace_parent;
 	bool traced; /* by all ranks */
+	int trace_error; /* why this rank's folder cannot be used; 0: it can, or is not asked for */
 };
 
 /* Is a native transport (native.h) to be layered on the one that is opened? */

@@ -94,6 +94,9 @@ struct baton_comm {
 	bool off_fast; /* and that keeps operations off the fast path */
 	uint8_t observers_count;
 	const struct batoni_observer *observers[BATONI_OBSERVERS_MAX];
+	/* The one that is told, of all that there is to tell; NULL: there are several, or none, or time stamps
+	 * are kept. */
+	const struct batoni_observer *only_observer;
 	struct batoni_nvtx *nvtx;   /* nvtx.c, or NULL */
 	struct batoni_trace *trace; /* trace.h, or NULL */
 	bool plain; /* direct.h applies: in-engine, memory of the host, messages that are

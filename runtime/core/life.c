@@ -37,6 +37,7 @@ batoni_observe_comm(struct baton_comm *comm)
 {
 	comm->observed = comm->off_fast = comm->pool.stamps;
 	comm->observers_count = 0;
+	comm->only_observer = NULL;
 	batoni_observe_comm_by(comm, atomic_load(&current));
 }
 
@@ -48,6 +49,11 @@ batoni_observe_comm_by(struct baton_comm *comm,
 		return;
 	assert(comm->observers_count < BATONI_OBSERVERS_MAX);
 	comm->observers[comm->observers_count++] = observer_or_null;
+	comm->only_observer = comm->observers_count == 1 && !comm->pool.stamps &&
+	                                      observer_or_null->begun &&
+	                                      observer_or_null->event
+	                              ? observer_or_null
+	                              : NULL;
 	comm->observed = true;
 	comm->off_fast |= !observer_or_null->fast;
 	if (observer_or_null->copying)
@@ -60,7 +66,7 @@ stamp(struct batoni_op *op, enum batoni_op_state state)
 	struct batoni_pool *pool = &op->comm->pool;
 	uint32_t slot;
 
-	if (likely(!pool->stamps) || (op->flags & BATONI_FLAG_LOCAL))
+	if (!pool->stamps || (op->flags & BATONI_FLAG_LOCAL))
 		return;
 	slot = batoni_pool_slot(pool, op);
 	switch (state) {
@@ -79,8 +85,8 @@ stamp(struct batoni_op *op, enum batoni_op_state state)
 	}
 }
 
-enum baton_status
-batoni_op_observe(struct batoni_op *op, enum batoni_op_state state)
+static __attribute__((noinline)) enum baton_status
+observe_all(struct batoni_op *op, enum batoni_op_state state)
 {
 	const struct baton_comm *comm = op->comm;
 	enum baton_status status = BATON_OK;
@@ -96,9 +102,17 @@ batoni_op_observe(struct batoni_op *op, enum batoni_op_state state)
 	return status;
 }
 
-void
-batoni_op_observe_begun(struct batoni_op *op, enum batoni_op_state state,
-                        const void *site)
+enum baton_status
+batoni_op_observe(struct batoni_op *op, enum batoni_op_state state)
+{
+	const struct batoni_observer *only = op->comm->only_observer;
+
+	return likely(only) ? only->moved(only->context, op, state)
+	                    : observe_all(op, state);
+}
+
+static __attribute__((noinline)) void
+observe_begun_all(struct batoni_op *op, enum batoni_op_state state, const void *site)
 {
 	const struct baton_comm *comm = op->comm;
 
@@ -114,7 +128,19 @@ batoni_op_observe_begun(struct batoni_op *op, enum batoni_op_state state,
 }
 
 void
-batoni_op_observe_event(struct batoni_op *op, enum batoni_event event)
+batoni_op_observe_begun(struct batoni_op *op, enum batoni_op_state state,
+                        const void *site)
+{
+	const struct batoni_observer *only = op->comm->only_observer;
+
+	if (likely(only))
+		only->begun(only->context, op, state, site);
+	else
+		observe_begun_all(op, state, site);
+}
+
+static __attribute__((noinline)) void
+observe_event_all(struct batoni_op *op, enum batoni_event event)
 {
 	const struct baton_comm *comm = op->comm;
 
@@ -124,6 +150,17 @@ batoni_op_observe_event(struct batoni_op *op, enum batoni_event event)
 		if (observer->event)
 			observer->event(observer->context, op, event);
 	}
+}
+
+void
+batoni_op_observe_event(struct batoni_op *op, enum batoni_event event)
+{
+	const struct batoni_observer *only = op->comm->only_observer;
+
+	if (likely(only))
+		only->event(only->context, op, event);
+	else
+		observe_event_all(op, event);
 }
 
 void

@@ -19,7 +19,10 @@ enum batoni_event {
 	/* Of a function: its stream has come to it, and runs it now.  A thread of the stream. */
 	BATONI_EVENT_RUNS,
 	/* It has ended, and its path keeps its buffer.  The driver. */
-	BATONI_EVENT_LENT
+	BATONI_EVENT_LENT,
+	/* It began ISSUED, and its call does not issue it: the record is not used, and the call begins with
+	 * another one.  The driver. */
+	BATONI_EVENT_UNDONE
 };
 
 /* `moved` is told of each move of an operation from state to state (enum batoni_op_state), on the

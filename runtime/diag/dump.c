@@ -37,6 +37,7 @@
 #include "health.h"
 #include "log.h"
 #include "mem.h"
+#include "trace.h"
 
 #define LOCK_WAIT_NS UINT64_C(100000000)
 #define LINE_BYTES 512u
@@ -261,12 +262,25 @@ add_end(struct dump *dump)
 	                   "call of the transport's library)");
 }
 
+/* What the others do is not in a dump, and may be in their traces. */
+static void
+add_trace(struct dump *dump)
+{
+	const char *path = batoni_trace_path(dump->comm);
+
+	if (path && dump->lines > 0)
+		add(dump,
+		    "baton dump: rank %d: the trace is %s; who waits for whom across "
+		    "ranks: baton trace %s --hang\n",
+		    dump->comm->rank, path, batoni_config()->trace);
+}
+
 static enum baton_status
 dump_comm(struct baton_comm *comm, int fd)
 {
 	struct dump *dump = batoni_alloc(1, sizeof(*dump));
 	enum baton_status status;
-	bool more = true;
+	bool more;
 
 	if (!dump)
 		return batoni_refuse(BATON_ERR_NOMEM,
@@ -275,12 +289,14 @@ dump_comm(struct baton_comm *comm, int fd)
 	dump->locked = true;
 	add_head(dump);
 	do {
-		if (more)
-			more = gather(dump);
-		if (!more)
-			add_end(dump);
+		more = gather(dump);
 		status = write_out(dump, fd);
 	} while (more && status == BATON_OK);
+	if (status == BATON_OK) {
+		add_trace(dump);
+		add_end(dump);
+		status = write_out(dump, fd);
+	}
 	batoni_free(dump);
 	return status;
 }

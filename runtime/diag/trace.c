@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The trace: what each operation of a communicator has gone through, in a ring in a mapped file
- * (baton_trace.h has the format, trace_file.c makes it).
+ * (baton_trace.h has the format, trace_file.c makes it, trace_slot.c gives slots).
  *
  * An observer of the life of records (life.h), a fast one: calls issue operations themselves as without it.
  *
  *   begun    the call: the stamp and the call site are kept beside the record (struct batoni_traced).
- *            A message that its call issues now gets its slot of the ring here
- *   HANDED   to the inbox: it gets its slot, so that it is in the file if no thread ever drives
+ *            A message that its call issues now gets its slot of the ring here, and is counted
+ *   HANDED   to the inbox: it is in the table `handed`, so that it is in the file if no thread ever drives
  *   moved    otherwise its first move gives it a slot, and counts it; each move writes its
  *            stamp, if the slot still has the operation's serial
  *
@@ -17,401 +17,234 @@
  * Serials.  A slot is taken by adding to header->serials.  Any thread may; the driver takes several at once, and
  * leaves what it has taken if others have taken half a ring since.
  *
- * Groups and launches of plans are parents, and are in the ring as soon as one of their operations is.
- * That may be the driver's doing while their thread still adds to them, so both may want to give the
- * parent its slot: who sets `serial` has.
+ * Stamps.  One costs as much as the rest together, so what happens within a call that issues its operation has that
+ * call's: the operation's end, and that of another rank's which it ends.  Copies of 4096 bytes and more take a stamp of
+ * their own behind them.
  *
- * Counters are the driver's: a table hashed by kind, peer, tag or signal, and context.  They are counted at
- * the first move.
- *
- * Stamps.  One costs as much as the rest together.  So what ends within its call and is short takes one.
+ * All but `begun` of what is handed later, HANDED to the inbox, and RUNS is the driver's.
  */
 #include "trace.h"
 
 #include <string.h>
 
-#include "baton_trace.h"
-#include "config.h"
 #include "life.h"
 #include "ticks.h"
-#include "trace_file.h"
+#include "trace_slot.h"
 
-/* ---- slots ---- */
+/* The driver, of whatever communicator.  The stamp of the call that issues its operation now; 0: none does. */
+static uint64_t call_stamp;
 
-static inline struct batoni_traced *
-traced_of(const struct batoni_op *op)
-{
-	const struct baton_comm *comm = op->comm;
+/* Kinds whose signals are added up. */
+#define TOLD_AT_ONCE (BATONI_ONESIDED & ~(1u << BATON_OPERATION_WAIT_COUNT))
 
-	return &comm->trace->traced[batoni_pool_slot(&comm->pool, op)];
-}
-
-static inline struct baton_trace_operation *
-slot_at(const struct batoni_trace *trace, uint64_t serial)
-{
-	return &trace->ring[(serial - 1) & trace->mask];
-}
-
-/* The operation's slot; NULL: another one has it meanwhile. */
-static inline struct baton_trace_operation *
-slot_of(const struct batoni_trace *trace, const struct batoni_traced *traced)
-{
-	uint64_t serial = atomic_load_explicit(&traced->serial,
-	                                       memory_order_relaxed);
-	struct baton_trace_operation *slot;
-
-	if (unlikely(!serial))
-		return NULL;
-	slot = slot_at(trace, serial);
-	return likely(__atomic_load_n(&slot->serial, __ATOMIC_RELAXED) == serial)
-	               ? slot
-	               : NULL;
-}
-
-/* n serials that follow each other.  Any thread. */
-static uint64_t
-take_serials(struct batoni_trace *trace, uint64_t n)
-{
-	return __atomic_fetch_add(&trace->header->serials, n, __ATOMIC_RELAXED) +
-	       1;
-}
-
-/* The driver. */
 static inline uint64_t
-take_serial(struct batoni_trace *trace)
+stamp_now(void)
 {
-	uint64_t taken = __atomic_load_n(&trace->header->serials,
-	                                 __ATOMIC_RELAXED);
-
-	if (unlikely(trace->left == 0 || taken - trace->next > trace->mask / 2)) {
-		trace->next = take_serials(trace, BATONI_TRACE_BLOCK);
-		trace->left = BATONI_TRACE_BLOCK;
-	}
-	trace->left--;
-	return trace->next++;
+	return likely(call_stamp) ? call_stamp : batoni_ticks();
 }
 
-/* From here on a reader finds the slot to be nobody's. */
-static inline struct baton_trace_operation *
-open_slot(struct batoni_trace *trace, uint64_t serial)
+static inline uint64_t
+stamp_of_end(const struct batoni_op *op)
 {
-	struct baton_trace_operation *slot = slot_at(trace, serial);
-
-	__atomic_store_n(&slot->serial, 0, __ATOMIC_RELAXED);
-	batoni_fence(memory_order_release);
-	return slot;
+	return likely(op->transfer.done_bytes < BATONI_TRACE_SHORT) ? stamp_now()
+	                                                            : batoni_ticks();
 }
 
+/* It did not end in its call, or has: what comes is not its call's. */
 static inline void
-close_slot(struct baton_trace_operation *slot, uint64_t serial)
+leave_call(struct batoni_traced *traced)
 {
-	__atomic_store_n(&slot->serial, serial, __ATOMIC_RELEASE);
+	if (traced->direct)
+		call_stamp = 0;
+	traced->direct = false;
 }
 
-/* ---- what is in a slot ---- */
-
-static inline unsigned
-flags_of(const struct batoni_op *op, bool direct)
+/* One that is placed at its call: a launch's are when it is known. */
+static inline bool
+is_message(const struct batoni_op *op)
 {
-	/* Its stream may come to it, and the driver note that, before its enqueuer has handed it. */
-	const unsigned said = batoni_get(op->flags);
-	unsigned flags = direct ? BATON_TRACE_DIRECT : 0;
-
-	if (said & BATONI_FLAG_DETACHED)
-		flags |= BATON_TRACE_DETACHED;
-	if (said & BATONI_FLAG_STREAM_ISSUED)
-		flags |= BATON_TRACE_STREAM_ISSUED;
-	if (said & BATONI_FLAG_PLANNED)
-		flags |= BATON_TRACE_PLANNED;
-	return flags;
+	return (BATONI_MESSAGES >> op->kind & 1u) &&
+	       !(op->flags & BATONI_FLAG_PLANNED);
 }
 
-/* What all kinds have; those that name a peer add it. */
-static inline void
-fill_slot(struct batoni_trace *trace, const struct batoni_op *op,
-          const struct batoni_traced *traced, unsigned flags,
-          struct baton_trace_operation *slot)
+/* By the call, which was at `at`. */
+static void
+note_issued(struct baton_trace_operation *slot, uint64_t at)
 {
-	slot->enqueued = traced->enqueued;
-	slot->armed = slot->issued = slot->completed = slot->done_bytes = 0;
-	slot->state = BATON_STATE_CALLED;
-	slot->kind = op->kind;
-	slot->path = UINT8_MAX;
-	slot->status = BATON_PENDING;
-	slot->flags = (uint16_t)flags;
-	slot->module = batoni_trace_module(trace, traced->site, &slot->offset);
-	slot->bytes = 0;
-	slot->stream = 0;
-	slot->user_data = 0;
-	slot->parent = 0;
-	slot->signals = 0;
-	slot->peer = slot->tag = slot->signal = slot->context = -1;
+	slot->armed = slot->issued = at;
+	slot->state = BATON_STATE_ISSUED;
 }
 
-static inline void
-fill_transfer(const struct batoni_op *op, struct baton_trace_operation *slot)
+/* ---- plain ones ---- */
+
+/* What an operation needs that was looked up lately. */
+struct found {
+	uint64_t serial;
+	struct baton_trace_operation *slot;
+	struct baton_trace_counter *counter;
+};
+
+/* False: something is to be looked up first. */
+BATONI_ALWAYS_INLINE bool
+find_plainly(const struct batoni_trace *trace, unsigned kind, int peer, int tag,
+             int context, const void *site, struct found *found)
 {
+	found->serial = trace->next;
+	found->slot = batoni_trace_slot_at(trace, found->serial);
+	found->counter = trace->recent[batoni_trace_recent(kind, peer, tag)];
+	return likely(found->serial != trace->taken &&
+	              found->slot->serial <= found->serial &&
+	              (uintptr_t)site - trace->module.begin < trace->module.bytes &&
+	              batoni_trace_counts(found->counter, kind, peer, tag, context));
+}
+
+/* Its slot is opened, and has what all of them have. */
+BATONI_ALWAYS_INLINE void
+fill_plainly(struct batoni_trace *trace, const struct batoni_op *op,
+             struct batoni_traced *traced, uint64_t now, enum baton_request_state state,
+             const void *site, const struct found *found)
+{
+	struct baton_trace_operation *slot = found->slot;
+
+	trace->next = found->serial + 1;
+	batoni_trace_open_slot(slot);
+	batoni_trace_fill(slot, op, now, now, state, batoni_trace_flags(op, true));
 	slot->path = op->path;
 	slot->bytes = op->transfer.bytes;
-	slot->stream = (uintptr_t)op->transfer.stream;
-	slot->peer = op->transfer.peer;
-	if (BATONI_MESSAGES >> op->kind & 1u)
-		slot->tag = op->transfer.tag;
+	slot->user_data = op->user_data;
+	slot->module = trace->module.number;
+	slot->offset = (uintptr_t)site - trace->module.base;
+	/* What the next one writes. */
+	__builtin_prefetch(slot + 1, 1);
+	__builtin_prefetch((char *)(slot + 1) + 64, 1);
+	atomic_store_explicit(&traced->serial, found->serial, memory_order_relaxed);
+	traced->counter = found->counter;
+	traced->placed = true;
+	found->counter->called++;
 }
 
-/* A receive from any rank, or of any tag, may know better now. */
-static inline void
-name_met(const struct batoni_op *op, struct baton_trace_operation *slot)
-{
-	if (unlikely(slot->peer != op->transfer.peer))
-		slot->peer = op->transfer.peer;
-	if (op->kind == BATON_OPERATION_RECV && unlikely(slot->tag != op->transfer.tag))
-		slot->tag = op->transfer.tag;
-}
-
-/* ---- parents ---- */
-
-static uint64_t
-serial_of_parent(struct batoni_trace *trace, const struct batoni_op *parent)
-{
-	struct batoni_traced *traced = traced_of(parent);
-	struct baton_trace_operation *slot;
-	uint64_t serial = 0, mine;
-
-	if (atomic_load(&traced->serial))
-		return atomic_load(&traced->serial);
-	mine = take_serials(trace, 1);
-	if (!atomic_compare_exchange_strong(&traced->serial, &serial, mine))
-		return serial;
-	slot = open_slot(trace, mine);
-	/* Its own flags may be its thread's still. */
-	fill_slot(trace, parent, traced, 0, slot);
-	if (batoni_kind_of(parent)->launch)
-		slot->user_data = parent->user_data;
-	close_slot(slot, mine);
-	return mine;
-}
-
-/* Its group, or its launch. */
-static void
-name_parent(struct batoni_trace *trace, const struct batoni_op *op,
-            struct baton_trace_operation *slot)
-{
-	const struct batoni_op *parent = batoni_op_group(op);
-
-	if (batoni_get(op->flags) & BATONI_FLAG_PLANNED) {
-		slot->user_data = batoni_launch_of(op)->user_data;
-		slot->parent = serial_of_parent(trace, batoni_launch_of(op));
-	}
-	if (!parent)
-		return;
-	slot->flags |= BATON_TRACE_GROUPED;
-	slot->parent = serial_of_parent(trace, parent);
-}
-
-/* ---- what the one-sided layer knows ---- */
-
-static size_t
-find_units(const struct batoni_op *op, bool ended, struct batoni_units units[])
-{
-	struct batoni_onesided *layer = op->comm->onesided;
-
-	if (!batoni_is_onesided_kind(op->kind))
-		return 0;
-	return layer->ops->units(layer, &op->transfer, ended, units,
-	                         BATONI_TRACE_TERMS_MAX + 1);
-}
-
-static void
-name_units(struct baton_trace_operation *slot, const struct batoni_units *units)
-{
-	slot->peer = units->peer;
-	slot->signal = units->signal_index;
-	slot->context = units->context;
-	slot->signals = units->units;
-}
-
-/* Behind the operation's own serial. */
-static void
-add_terms(struct batoni_trace *trace, const struct batoni_op *op,
-          const struct batoni_traced *traced, uint64_t serial,
-          const struct batoni_units units[], size_t n)
-{
-	for (size_t i = 1; i < n; i++) {
-		struct baton_trace_operation *slot = open_slot(trace, serial + i);
-
-		fill_slot(trace, op, traced, BATON_TRACE_TERM, slot);
-		name_units(slot, &units[i]);
-		slot->parent = serial;
-		close_slot(slot, serial + i);
-	}
-}
-
-/* ---- counters; the driver ---- */
-
-static inline uint32_t
-hash(uint64_t key)
-{
-	return (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32);
-}
-
+/* A message that its call issues, and that names peer and tag, as most.  False: it is another case, and nothing
+ * was written. */
 static inline bool
-is_counter(const struct baton_trace_counter *at, unsigned kind, int peer, int tag,
-           int context)
+begin_plainly(struct batoni_trace *trace, const struct batoni_op *op,
+              struct batoni_traced *traced, uint64_t now, const void *site)
 {
-	return at->peer == peer && at->tag == tag && at->kind == kind &&
-	       at->context == context;
+	/* Two loads: the call has just stored them one by one. */
+	const int peer = batoni_get(op->transfer.peer);
+	const int tag = batoni_get(op->transfer.tag);
+	struct found found;
+
+	if (unlikely((peer | tag) < 0 ||
+	             !find_plainly(trace, op->kind, peer, tag, -1, site, &found)))
+		return false;
+	fill_plainly(trace, op, traced, now, BATON_STATE_ISSUED, site, &found);
+	found.slot->peer = peer;
+	found.slot->tag = tag;
+	batoni_trace_close_slot(found.slot, found.serial);
+	traced->direct = traced->plain = true;
+	call_stamp = now;
+	return true;
 }
 
-/* The last entry takes what does not fit. */
-static struct baton_trace_counter *
-find_full(struct batoni_trace *trace)
+/* A message that has ended within its call or another one's.  False as above. */
+static inline bool
+end_plainly(struct batoni_trace *trace, const struct batoni_op *op,
+            struct batoni_traced *traced)
 {
-	struct baton_trace_counter *last =
-		&trace->counters[BATONI_TRACE_COUNTERS - 1];
+	struct baton_trace_operation *slot = batoni_trace_slot_of(trace, traced);
+	struct baton_trace_counter *counter = traced->counter;
+	const uint64_t bytes = op->transfer.done_bytes;
+	const uint64_t now = call_stamp;
 
-	if (!last->used) {
-		last->peer = last->tag = -2;
-		last->context = -1;
-		__atomic_store_n(&last->used, 2, __ATOMIC_RELEASE);
-	}
-	trace->header->counters_missed++;
-	return last;
+	if (unlikely(!slot || !now || op->status != BATON_OK ||
+	             bytes >= BATONI_TRACE_SHORT || batoni_op_list(op) ||
+	             now - trace->read > trace->every))
+		return false;
+	slot->completed = now;
+	slot->state = BATON_STATE_ENDED;
+	slot->status = BATON_OK;
+	slot->done_bytes = bytes;
+	counter->completed++;
+	counter->bytes += bytes;
+	if (traced->direct)
+		call_stamp = 0;
+	return true;
 }
 
-static inline struct baton_trace_counter *
-find_counter(struct batoni_trace *trace, unsigned kind, int peer, int tag,
-             int context)
-{
-	uint32_t at = hash((uint64_t)(uint32_t)peer << 32 ^ (uint32_t)tag ^
-	                   (uint64_t)kind << 24 ^ (uint64_t)(uint32_t)context << 48);
-	struct baton_trace_counter *counter;
+/* ---- the call ---- */
 
-	for (unsigned tries = 0; tries < 64; tries++, at++) {
-		/* All but the last entry. */
-		counter = &trace->counters[at % (BATONI_TRACE_COUNTERS - 1)];
-		if (likely(counter->used &&
-		           is_counter(counter, kind, peer, tag, context)))
-			return counter;
-		if (counter->used)
-			continue;
-		counter->peer = peer;
-		counter->tag = tag;
-		counter->context = (int16_t)context;
-		counter->kind = (uint8_t)kind;
-		__atomic_store_n(&counter->used, 1, __ATOMIC_RELEASE);
-		return counter;
-	}
-	return find_full(trace);
+/* It has its slot when it has ended, or is handed. */
+BATONI_ALWAYS_INLINE void
+begin_later(struct batoni_traced *traced, bool direct, uint64_t now, const void *site)
+{
+	if (direct)
+		call_stamp = now;
+	traced->enqueued = now;
+	traced->site = site;
+	traced->direct = direct;
+	traced->placed = traced->plain = false;
+	atomic_store_explicit(&traced->serial, 0, memory_order_relaxed);
 }
 
-static inline void
-count_message(struct batoni_trace *trace, const struct batoni_op *op,
-              struct batoni_traced *traced)
+/* Any other. */
+static __attribute__((noinline)) void
+begin(const struct batoni_op *op, bool direct, uint64_t now, const void *site)
 {
-	traced->counted = true;
-	traced->counter = find_counter(trace, op->kind, op->transfer.peer,
-	                               op->transfer.tag, -1);
-	traced->counter->called++;
-}
-
-/* n: of units that find_units has found. */
-static void
-count_units(struct batoni_trace *trace, const struct batoni_op *op,
-            struct batoni_traced *traced, const struct batoni_units *units,
-            size_t n)
-{
-	const struct batoni_units none = {op->transfer.peer, -1, -1, 0};
-	struct baton_trace_counter *counter;
-
-	if (BATONI_MESSAGES >> op->kind & 1u) {
-		count_message(trace, op, traced);
-		return;
-	}
-	traced->counted = true;
-	traced->counter = NULL;
-	if (!batoni_is_transfer(op))
-		return;
-	if (n == 0)
-		units = &none;
-	counter = find_counter(trace, op->kind, units->peer, units->signal_index,
-	                       units->context);
-	traced->counter = counter;
-	counter->called++;
-	if (op->kind != BATON_OPERATION_WAIT_COUNT)
-		counter->signals += units->units;
-	else if (units->units > counter->signals)
-		counter->signals = units->units;
-}
-
-/* What was handed; its slot may have gone to another operation long ago. */
-static void
-count_called(struct batoni_trace *trace, const struct batoni_op *op,
-             struct batoni_traced *traced, bool ended)
-{
-	struct batoni_units units[BATONI_TRACE_TERMS_MAX + 1];
-
-	count_units(trace, op, traced, units, find_units(op, ended, units));
-}
-
-/* ---- a slot for an operation ---- */
-
-/* A function may run already: pairs with note_run. */
-static inline void
-set_serial(const struct batoni_op *op, struct batoni_traced *traced,
-           struct baton_trace_operation *slot, uint64_t serial)
-{
-	uint64_t ran;
-
-	if (likely(!batoni_kind_of(op)->runs)) {
-		atomic_store_explicit(&traced->serial, serial,
-		                      memory_order_relaxed);
-		return;
-	}
-	atomic_store(&traced->serial, serial);
-	ran = atomic_load(&traced->ran);
-	if (ran)
-		batoni_set(slot->armed, ran);
-}
-
-/* shared: the enqueuer; else the driver, which counts it too. */
-static void
-give_slot(struct batoni_trace *trace, const struct batoni_op *op,
-          struct batoni_traced *traced, bool shared, bool ended)
-{
-	struct batoni_units units[BATONI_TRACE_TERMS_MAX + 1];
-	size_t n = find_units(op, ended, units);
+	struct batoni_trace *trace = op->comm->trace;
+	struct batoni_traced *traced = batoni_traced_of(op);
 	struct baton_trace_operation *slot;
-	uint64_t serial;
 
-	if (batoni_kind_of(op)->off_stream) {
-		(void)serial_of_parent(trace, op);
+	begin_later(traced, direct, now, site);
+	if (unlikely(batoni_kind_of(op)->runs))
+		batoni_set(trace->handed[traced - trace->traced].ran, 0);
+	if (!direct || !is_message(op))
+		return;
+	batoni_trace_place(trace, op, traced, false);
+	slot = batoni_trace_slot_of(trace, traced);
+	if (slot)
+		note_issued(slot, now);
+}
+
+static __attribute__((noinline)) void
+begin_now(const struct batoni_op *op, bool direct, const void *site)
+{
+	if (!(op->flags & BATONI_FLAG_LOCAL))
+		begin(op, direct, batoni_ticks(), site);
+}
+
+static void
+begun(void *context, const struct batoni_op *op, unsigned state, const void *site)
+{
+	const bool direct = state == BATONI_ISSUED;
+	uint64_t now;
+
+	(void)context;
+	if (unlikely(!direct || (op->flags & BATONI_FLAG_LOCAL) ||
+	             !batoni_ticks_are_near())) {
+		begin_now(op, direct, site);
 		return;
 	}
-	serial = shared || n > 1 ? take_serials(trace, n > 1 ? n : 1)
-	                         : take_serial(trace);
-	slot = open_slot(trace, serial);
-	fill_slot(trace, op, traced, flags_of(op, traced->direct), slot);
-	if (batoni_is_transfer(op))
-		fill_transfer(op, slot);
-	else
-		slot->stream = (uintptr_t)op->transfer.stream;
-	if (batoni_is_transfer(op) || op->kind == BATON_OPERATION_RECORD)
-		slot->user_data = op->user_data;
-	name_parent(trace, op, slot);
-	if (unlikely(batoni_op_list(op)))
-		slot->flags |= BATON_TRACE_TENSORS;
-	if (n > 0)
-		name_units(slot, &units[0]);
-	if (n > 1)
-		slot->flags |= BATON_TRACE_TERMS;
-	if (n > BATONI_TRACE_TERMS_MAX)
-		slot->flags |= BATON_TRACE_TERMS_CUT;
-	close_slot(slot, serial);
-	set_serial(op, traced, slot, serial);
-	add_terms(trace, op, traced, serial, units, n);
-	if (!shared)
-		count_units(trace, op, traced, units, n);
+	now = batoni_ticks_near();
+	if (!is_message(op))
+		begin_later(batoni_traced_of(op), true, now, site);
+	else if (unlikely(!begin_plainly(op->comm->trace, op, batoni_traced_of(op),
+	                                 now, site)))
+		begin(op, true, now, site);
+}
+
+/* ---- the end ---- */
+
+/* What ends without a completion: a group's record, or a member of a void one. */
+static int
+status_of(const struct batoni_op *op)
+{
+	if (likely(op->status != BATON_PENDING))
+		return op->status;
+	if (batoni_kind_of(op)->members)
+		return op->group.scope.refusal;
+	return op->group_of && op->group_of->group.scope.refusal != BATON_OK
+	               ? op->group_of->group.scope.refusal
+	               : BATON_ERR_CANCELED;
 }
 
 /* A receive from any rank, or of any tag, has met a message of this one. */
@@ -423,7 +256,7 @@ count_moved(struct batoni_trace *trace, const struct batoni_op *op,
 	    op->transfer.peer < 0 || op->transfer.tag < 0)
 		return;
 	traced->counter->moved++;
-	count_message(trace, op, traced);
+	batoni_trace_count_message(trace, op, traced);
 }
 
 static inline void
@@ -441,86 +274,35 @@ count_ended(struct batoni_trace *trace, const struct batoni_op *op,
 	traced->counter->bytes += op->transfer.done_bytes;
 }
 
-/* ---- what is observed ---- */
-
-/* A message that its call issues. */
+/* A receive from any rank, or of any tag, may know better now. */
 static inline void
-begin_message(struct batoni_trace *trace, const struct batoni_op *op,
-              struct batoni_traced *traced)
+name_met(const struct batoni_op *op, struct baton_trace_operation *slot)
 {
-	uint64_t serial = take_serial(trace);
-	struct baton_trace_operation *slot = open_slot(trace, serial);
-
-	fill_slot(trace, op, traced, flags_of(op, traced->direct), slot);
-	fill_transfer(op, slot);
-	slot->state = BATON_STATE_ISSUED;
-	slot->armed = slot->issued = traced->enqueued;
-	slot->user_data = op->user_data;
-	close_slot(slot, serial);
-	atomic_store_explicit(&traced->serial, serial, memory_order_relaxed);
-	/* What the next one writes. */
-	__builtin_prefetch(slot_at(trace, serial + 1), 1);
-	__builtin_prefetch((char *)slot_at(trace, serial + 1) + 64, 1);
-	count_message(trace, op, traced);
-}
-
-static inline void
-begin_other(struct batoni_traced *traced)
-{
-	atomic_store_explicit(&traced->serial, 0, memory_order_relaxed);
-	atomic_store_explicit(&traced->ran, 0, memory_order_relaxed);
-}
-
-static void
-begun(void *context, const struct batoni_op *op, unsigned state, const void *site)
-{
-	struct batoni_trace *trace = op->comm->trace;
-	struct batoni_traced *traced;
-
-	(void)context;
-	if (op->flags & BATONI_FLAG_LOCAL)
+	if (op->kind != BATON_OPERATION_RECV)
 		return;
-	traced = traced_of(op);
-	traced->enqueued = batoni_ticks();
-	traced->site = site;
-	traced->counted = false;
-	traced->direct = state == BATONI_ISSUED;
-	if (likely(traced->direct && (BATONI_MESSAGES >> op->kind & 1u) &&
-	           !(op->flags & BATONI_FLAG_PLANNED)))
-		begin_message(trace, op, traced);
-	else
-		begin_other(traced);
+	slot->peer = batoni_get(op->transfer.peer);
+	slot->tag = batoni_get(op->transfer.tag);
 }
 
-/* What ends without a completion: a group's record, or a member of a void one. */
-static int
-status_of(const struct batoni_op *op)
-{
-	if (likely(op->status != BATON_PENDING))
-		return op->status;
-	if (batoni_kind_of(op)->members)
-		return op->group.scope.refusal;
-	return op->group_of && op->group_of->group.scope.refusal != BATON_OK
-	               ? op->group_of->group.scope.refusal
-	               : BATON_ERR_CANCELED;
-}
-
-/* Short ones that their calls end: at their beginning. */
-static inline uint64_t
-end_stamp(const struct batoni_op *op, const struct batoni_traced *traced)
-{
-	return likely(traced->direct) &&
-	                       op->transfer.done_bytes < BATONI_TRACE_SHORT
-	               ? traced->enqueued
-	               : batoni_ticks();
-}
-
+/* Its stream says no more. */
 static void
+end_function(const struct batoni_trace *trace, const struct batoni_op *op,
+             struct baton_trace_operation *slot_or_null)
+{
+	struct baton_trace_operation *entry =
+		&trace->handed[batoni_pool_slot(&op->comm->pool, op)];
+
+	if (slot_or_null)
+		slot_or_null->armed = batoni_get(entry->ran);
+	batoni_trace_close_slot(entry, 0);
+}
+
+static __attribute__((noinline)) void
 note_end(struct batoni_trace *trace, const struct batoni_op *op,
          struct batoni_traced *traced)
 {
-	struct baton_trace_operation *slot = slot_of(trace, traced);
-	uint64_t now = end_stamp(op, traced);
+	struct baton_trace_operation *slot = batoni_trace_slot_of(trace, traced);
+	uint64_t now = stamp_of_end(op);
 	int status = status_of(op);
 
 	count_ended(trace, op, traced, status);
@@ -528,19 +310,24 @@ note_end(struct batoni_trace *trace, const struct batoni_op *op,
 		slot->completed = now;
 		slot->state = BATON_STATE_ENDED;
 		slot->status = (int8_t)status;
-		if (batoni_is_transfer(op)) {
+		if (likely(batoni_is_transfer(op))) {
 			slot->done_bytes = op->transfer.done_bytes;
 			slot->path = op->path;
 			name_met(op, slot);
-			if (unlikely(batoni_op_list(op)))
-				slot->flags |= BATON_TRACE_TENSORS;
 		}
+		if (unlikely(batoni_op_list(op)))
+			slot->flags |= BATON_TRACE_TENSORS;
 	}
+	if (unlikely(batoni_kind_of(op)->runs))
+		end_function(trace, op, slot);
+	leave_call(traced);
 	if (unlikely(status != BATON_OK))
 		batoni_trace_file_note_fault(trace, op->comm);
 	if (unlikely(now - trace->read > trace->every))
 		batoni_trace_file_read_clocks(trace);
 }
+
+/* ---- between ---- */
 
 static void
 note_move(struct baton_trace_operation *slot, const struct batoni_op *op,
@@ -551,7 +338,7 @@ note_move(struct baton_trace_operation *slot, const struct batoni_op *op,
 		slot->state = BATON_STATE_QUEUED;
 		break;
 	case BATONI_ARMED:
-		slot->armed = batoni_ticks();
+		slot->armed = stamp_now();
 		if (op->flags & BATONI_FLAG_STREAM_ISSUED)
 			break;
 		/* A receive from any rank, which its call did not issue. */
@@ -559,7 +346,7 @@ note_move(struct baton_trace_operation *slot, const struct batoni_op *op,
 		slot->state = BATON_STATE_ARMED;
 		break;
 	case BATONI_ISSUED:
-		slot->issued = batoni_ticks();
+		slot->issued = stamp_now();
 		slot->state = BATON_STATE_ISSUED;
 		slot->path = op->path;
 		name_met(op, slot);
@@ -570,97 +357,157 @@ note_move(struct baton_trace_operation *slot, const struct batoni_op *op,
 	}
 }
 
+static __attribute__((noinline)) enum baton_status
+note(struct batoni_trace *trace, const struct batoni_op *op,
+     struct batoni_traced *traced, unsigned state)
+{
+	struct baton_trace_operation *slot;
+
+	if (unlikely(!traced->placed))
+		batoni_trace_place(trace, op, traced, state == BATONI_ENDED);
+	if (likely(state == BATONI_ENDED)) {
+		note_end(trace, op, traced);
+		return BATON_OK;
+	}
+	slot = batoni_trace_slot_of(trace, traced);
+	if (slot)
+		note_move(slot, op, state);
+	leave_call(traced);
+	return BATON_OK;
+}
+
+/* What the one-sided layer carries out, and has ended within its call: all of its life at once. */
+static __attribute__((noinline)) enum baton_status
+tell_plainly(struct batoni_trace *trace, const struct batoni_op *op,
+             struct batoni_traced *traced)
+{
+	struct batoni_onesided *layer = op->comm->onesided;
+	const uint64_t bytes = op->transfer.done_bytes;
+	const uint64_t now = call_stamp;
+	struct batoni_units units;
+	struct found found;
+
+	if (unlikely(!(TOLD_AT_ONCE >> op->kind & 1u) || op->status != BATON_OK ||
+	             (op->flags & BATONI_FLAG_PLANNED) ||
+	             bytes >= BATONI_TRACE_SHORT || now - trace->read > trace->every ||
+	             layer->ops->units(layer, &op->transfer, true, &units, 1) != 1 ||
+	             !find_plainly(trace, op->kind, units.peer, units.signal_index,
+	                           units.context, traced->site, &found)))
+		return note(trace, op, traced, BATONI_ENDED);
+	fill_plainly(trace, op, traced, now, BATON_STATE_ENDED, traced->site, &found);
+	found.slot->completed = now;
+	found.slot->status = BATON_OK;
+	found.slot->done_bytes = bytes;
+	found.slot->peer = units.peer;
+	found.slot->tag = -1;
+	found.slot->signal = units.signal_index;
+	found.slot->context = units.context;
+	found.slot->signals = units.units;
+	batoni_trace_close_slot(found.slot, found.serial);
+	found.counter->completed++;
+	found.counter->bytes += bytes;
+	found.counter->signals += units.units;
+	call_stamp = 0;
+	return BATON_OK;
+}
+
 static enum baton_status
 moved(void *context, const struct batoni_op *op, unsigned state)
 {
 	struct batoni_trace *trace = op->comm->trace;
-	const bool ended = state == BATONI_ENDED;
-	struct baton_trace_operation *slot;
 	struct batoni_traced *traced;
 
 	(void)context;
 	if (op->flags & BATONI_FLAG_LOCAL)
 		return BATON_OK;
-	traced = traced_of(op);
-	if (unlikely(!atomic_load_explicit(&traced->serial, memory_order_relaxed)))
-		give_slot(trace, op, traced, false, ended);
-	if (unlikely(!traced->counted))
-		count_called(trace, op, traced, ended);
-	if (ended) {
-		note_end(trace, op, traced);
+	traced = batoni_traced_of(op);
+	if (unlikely(state != BATONI_ENDED))
+		return note(trace, op, traced, state);
+	if (traced->plain && end_plainly(trace, op, traced))
 		return BATON_OK;
-	}
-	/* It did not end in its call. */
-	traced->direct = false;
-	slot = slot_of(trace, traced);
-	if (slot)
-		note_move(slot, op, state);
-	return BATON_OK;
+	return traced->direct && !traced->placed
+	               ? tell_plainly(trace, op, traced)
+	               : note(trace, op, traced, state);
 }
 
-/* To the inbox; or what its call has issued is on its way. */
+/* What its call has issued is on its way. */
+static __attribute__((noinline)) void
+keep(struct batoni_trace *trace, const struct batoni_op *op,
+     struct batoni_traced *traced)
+{
+	struct baton_trace_operation *slot;
+	const bool placed = traced->placed;
+
+	if (!placed)
+		batoni_trace_place(trace, op, traced, false);
+	slot = batoni_trace_slot_of(trace, traced);
+	if (slot && traced->direct && !placed)
+		note_issued(slot, traced->enqueued);
+	if (slot && batoni_op_list(op))
+		slot->flags |= BATON_TRACE_TENSORS;
+	leave_call(traced);
+}
+
+/* To the inbox; or by the call that has issued it. */
 static void
 handed(struct batoni_trace *trace, const struct batoni_op *op)
 {
-	struct batoni_traced *traced = traced_of(op);
-	const bool shared = op->state == BATONI_NEW;
-	struct baton_trace_operation *slot;
+	struct batoni_traced *traced = batoni_traced_of(op);
 
-	if (!atomic_load_explicit(&traced->serial, memory_order_relaxed))
-		give_slot(trace, op, traced, shared, false);
-	if (shared)
-		return;
-	if (!traced->counted)
-		count_called(trace, op, traced, false);
-	slot = slot_of(trace, traced);
-	if (slot && op->state == BATONI_ISSUED) {
-		slot->armed = slot->issued = traced->enqueued;
-		slot->state = BATON_STATE_ISSUED;
-	}
-	if (slot && unlikely(batoni_op_list(op)))
-		slot->flags |= BATON_TRACE_TENSORS;
-	traced->direct = false;
+	if (op->state == BATONI_NEW)
+		batoni_trace_stage(trace, op, traced);
+	else
+		keep(trace, op, traced);
 }
 
-/* A thread of the stream, which may come to the function before it has its slot: see set_serial. */
 static void
-note_run(const struct batoni_trace *trace, struct batoni_traced *traced)
+note_lent(const struct batoni_trace *trace, const struct batoni_op *op)
 {
-	const uint64_t now = batoni_ticks();
-	struct baton_trace_operation *slot;
+	struct baton_trace_operation *slot =
+		batoni_trace_slot_of(trace, batoni_traced_of(op));
 
-	/* Dekker's pattern: store the stamp, then load the serial; set_serial stores the serial, then loads
-	 * the stamp. */
-	atomic_store(&traced->ran, now);
-	if (atomic_load(&traced->serial) == 0)
+	if (!slot)
 		return;
-	slot = slot_of(trace, traced);
-	if (slot)
-		batoni_set(slot->armed, now);
+	slot->state = BATON_STATE_LENT;
+	slot->flags |= BATON_TRACE_LENT;
+}
+
+static __attribute__((noinline)) void
+note_event(const struct batoni_op *op, enum batoni_event what)
+{
+	struct batoni_trace *trace = op->comm->trace;
+
+	if (batoni_get(op->flags) & BATONI_FLAG_LOCAL)
+		return;
+	switch (what) {
+	case BATONI_EVENT_HANDED:
+		handed(trace, op);
+		break;
+	case BATONI_EVENT_RUNS:
+		batoni_set(trace->handed[batoni_pool_slot(&op->comm->pool, op)].ran,
+		           batoni_ticks());
+		break;
+	case BATONI_EVENT_LENT:
+		note_lent(trace, op);
+		break;
+	case BATONI_EVENT_UNDONE:
+		leave_call(batoni_traced_of(op));
+		break;
+	}
 }
 
 static void
 event(void *context, const struct batoni_op *op, enum batoni_event what)
 {
-	struct batoni_trace *trace = op->comm->trace;
-	struct baton_trace_operation *slot;
+	struct batoni_traced *traced = batoni_traced_of(op);
 
 	(void)context;
-	if (batoni_get(op->flags) & BATONI_FLAG_LOCAL)
-		return;
-	if (what == BATONI_EVENT_HANDED) {
-		handed(trace, op);
-		return;
-	}
-	if (what == BATONI_EVENT_RUNS) {
-		note_run(trace, traced_of(op));
-		return;
-	}
-	slot = slot_of(trace, traced_of(op));
-	if (slot) {
-		slot->state = BATON_STATE_LENT;
-		slot->flags |= BATON_TRACE_LENT;
-	}
+	/* A message that its call has issued, and that goes on. */
+	if (likely(what == BATONI_EVENT_HANDED && traced->plain &&
+	           op->state == BATONI_ISSUED && !batoni_op_list(op)))
+		leave_call(traced);
+	else
+		note_event(op, what);
 }
 
 const struct batoni_observer batoni_trace_observes = {

@@ -12,6 +12,8 @@ struct baton_comm;
 const struct batoni_observer *batoni_trace_observer(struct baton_comm *comm);
 /* All its paths are known. */
 void batoni_trace_paths(struct baton_comm *comm);
+/* The file's path; NULL: it keeps none. */
+const char *batoni_trace_path(const struct baton_comm *comm);
 /* All ranks have entered something together before any has left it; this one at these ticks.  Both NULL
  * trace and comm are fine. */
 void batoni_trace_round(struct baton_comm *comm, uint64_t enter, uint64_t leave);

@@ -10,7 +10,7 @@
 const struct batoni_observer *
 batoni_trace_observer(struct baton_comm *comm)
 {
-	if (likely(!*batoni_config()->trace))
+	if (likely(!*batoni_config()->trace) || comm->setup.trace_error != 0)
 		return NULL;
 	comm->trace = batoni_trace_file_make(comm);
 	return comm->trace ? &batoni_trace_observes : NULL;
@@ -32,6 +32,12 @@ batoni_trace_paths(struct baton_comm *comm)
 	}
 	__atomic_store_n(&trace->header->paths_known, comm->paths_count,
 	                 __ATOMIC_RELEASE);
+}
+
+const char *
+batoni_trace_path(const struct baton_comm *comm)
+{
+	return comm->trace ? comm->trace->path : NULL;
 }
 
 void

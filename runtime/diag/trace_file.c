@@ -58,7 +58,7 @@ count_operations(void)
 
 /* The ring begins on a page. */
 static void
-lay_out(struct baton_trace_header *header)
+lay_out(struct baton_trace_header *header, uint32_t records)
 {
 	uint64_t end = sizeof(*header);
 
@@ -75,6 +75,8 @@ lay_out(struct baton_trace_header *header)
 	end = (end + 4095) & ~UINT64_C(4095);
 	lay_table(&header->operations, &end,
 	          sizeof(struct baton_trace_operation), count_operations());
+	lay_table(&header->handed, &end, sizeof(struct baton_trace_operation),
+	          records);
 	header->file_bytes = end;
 }
 
@@ -254,9 +256,13 @@ find_tables(struct batoni_trace *trace)
 
 	trace->ring = (void *)(base + header->operations.offset);
 	trace->mask = header->operations.count - 1;
+	trace->handed = (void *)(base + header->handed.offset);
 	trace->counters = (void *)(base + header->counters.offset);
 	trace->modules = (void *)(base + header->modules.offset);
 	trace->rounds = (void *)(base + header->rounds.offset);
+	/* Of no kind: nothing is taken for it. */
+	for (unsigned i = 0; i < BATONI_TRACE_RECENT; i++)
+		trace->recent[i] = trace->counters;
 }
 
 static void
@@ -349,7 +355,7 @@ batoni_trace_file_make(const struct baton_comm *comm)
 		return NULL;
 	}
 	memcpy(laid.magic, BATON_TRACE_MAGIC, sizeof(laid.magic));
-	lay_out(&laid);
+	lay_out(&laid, comm->pool.size);
 	batoni_ticks_open();
 	snprintf(trace->path, sizeof(trace->path),
 	         "%s/baton-%016llx-c%u-r%d.trace", batoni_config()->trace,

@@ -12,21 +12,30 @@
 #define BATONI_TRACE_MODULES 64u
 #define BATONI_TRACE_ROUNDS 64u
 /* What the driver takes of the serials at once. */
-#define BATONI_TRACE_BLOCK 16u
+#define BATONI_TRACE_BLOCK 64u
 /* So many counters of a wait for several are told. */
 #define BATONI_TRACE_TERMS_MAX 16u
+/* Counters that were looked up last, by a few bits of what they are of. */
+#define BATONI_TRACE_RECENT 16u
 /* What is moved within a call and is shorter takes one stamp. */
 #define BATONI_TRACE_SHORT 4096u
 
 /* Of the operation that a record is now, by slot of the pool.  It is the enqueuer's until the record is
  * handed to the driver, then the driver's. */
 struct batoni_traced {
-	_Atomic uint64_t serial; /* 0: it has no slot yet */
+	_Atomic uint64_t serial; /* 0: it has none yet */
 	uint64_t enqueued;
 	const void *site;
-	_Atomic uint64_t ran; /* of a function: when its stream came to it; 0: it has not */
-	struct baton_trace_counter *counter; /* NULL: it is not counted yet, or never */
-	bool counted, direct;
+	struct baton_trace_counter *counter; /* NULL: nothing counts it */
+	bool placed; /* it was given its slot of the ring, and counted; the driver */
+	bool direct; /* its call issues it, and has not returned */
+	bool plain;  /* its call began to issue it, and it names its peer and tag */
+};
+
+/* The module that a call came from last, and so may the next. */
+struct batoni_trace_module {
+	uint64_t begin, bytes, base;
+	uint16_t number; /* as in baton_trace_operation.module */
 };
 
 struct batoni_trace {
@@ -35,6 +44,7 @@ struct batoni_trace {
 	size_t bytes;
 	struct baton_trace_operation *ring;
 	uint64_t mask; /* of a serial less 1 */
+	struct baton_trace_operation *handed; /* by slot of the pool */
 	struct baton_trace_counter *counters;
 	struct baton_trace_module *modules;
 	struct baton_trace_round *rounds;
@@ -43,9 +53,11 @@ struct batoni_trace {
 	pthread_mutex_t modules_lock; /* of adding one: a leaf */
 	_Atomic uint64_t stranger;    /* the page of an address that is in no module */
 	/* Driver. */
-	uint64_t next, left; /* serials that it has taken */
+	uint64_t next, taken; /* serials that it has taken: from next to the one before taken */
 	uint64_t read, every; /* when the clocks were last read, and how often they are */
 	uint64_t leaves;      /* when a destroy began first; 0: none has */
+	struct batoni_trace_module module;
+	struct baton_trace_counter *recent[BATONI_TRACE_RECENT]; /* never NULL */
 	struct batoni_traced traced[];
 };
 

@@ -4,6 +4,7 @@
  * other.  Whatever they say, what is in memory then holds together, and each operation can be
  * asked what it waits for.
  */
+#include <assert.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "trace/trace.h"
 #include "trace/wait.h"
 
-enum { HALF = 2048, KINDS = 16, RING = 4, COUNTERS = 2 };
+enum { HALF = 2048, KINDS = 16, RING = 3, COUNTERS = 2 };
 
 /* What files.c has. */
 void *
@@ -46,7 +47,9 @@ struct file {
 	unsigned char kinds[KINDS][8];
 	struct baton_trace_operation ring[RING];
 	struct baton_trace_counter counters[COUNTERS];
+	struct baton_trace_operation handed[1];
 };
+static_assert(sizeof(struct file) <= HALF, "a seed has two of them");
 
 static struct baton_trace_table
 table(size_t offset, size_t stride, unsigned count)
@@ -77,6 +80,8 @@ fill(struct file *file, int rank)
 	                              sizeof(file->counters[0]), COUNTERS);
 	file->header.operations = table(offsetof(struct file, ring),
 	                                sizeof(file->ring[0]), RING);
+	file->header.handed = table(offsetof(struct file, handed),
+	                            sizeof(file->handed[0]), 1);
 }
 
 static void
@@ -128,6 +133,8 @@ messages(struct file *one, struct file *other)
 	call(one, 6, BATON_OPERATION_BARRIER, -1, -1, false);
 	call(other, 1, BATON_OPERATION_RECV, 0, 3, true);
 	call(other, 2, BATON_OPERATION_RECV, -1, 4, false);
+	other->handed[0] = other->ring[1];
+	other->handed[0].serial = 4;
 	one->counters[0] = (struct baton_trace_counter){
 		.peer = 1, .tag = 3, .context = -1, .kind = BATON_OPERATION_SEND,
 		.used = 1, .called = 5, .completed = 4};

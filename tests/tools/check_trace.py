@@ -96,6 +96,14 @@ def check_summary(tool):
     for words in ('rank 0, stream 0', '3.00 ms', '60 % of it hidden', 'waited most for rank 0',
                   'on one node'):
         require(words in out, words)
+    # A receive from any rank waits from its arming until the message that it gets; one from a rank that is issued so
+    # late waits for its turn.
+    for flags, waited in ((t.ANY_SOURCE, 400), (0, 0)):
+        report = Folder(tool).ranks(
+            [t.operation(t.SEND, 1, 1, 2, enqueued=500, armed=500, issued=500, completed=600)],
+            [t.operation(t.RECV, 1, 0, 2, enqueued=100, armed=100, issued=500, completed=600,
+                         flags=flags)]).report()
+        require(report['ranks'][1]['waited_ns'] == waited, report)
 
 
 def check_perfetto(tool):
@@ -136,6 +144,10 @@ def check_drawing(tool):
     for label in ('rank 0, stream 0', 'rank 0, stream 1', 'rank 1, stream 1', 'function',
                   'program: 9.51 ms'):
         require(label in labels, labels)
+    # Where there is nothing, nothing is written.
+    _, err = folder.trace('--from=9.6', f'--svg={folder.path / "none"}', status=64)
+    require('--from=9.6 is beyond the end of the trace, which is 9.5' in err and
+            not (folder.path / 'none').exists(), err)
     # A part of it has what is there alone.
     part = xml.etree.ElementTree.fromstring(folder.written('svg', '--from=2', '--to=3'))
     bars = [g for g in part.iter(f'{space}g') if g.find(f'{space}title') is not None]
@@ -172,7 +184,7 @@ def check_faults(tool):
                            (whole[:600], 'shorter than its header'),
                            (whole[:5000], 'was cut off'),
                            (whole.replace(b'BATONTRC', b'BATONTRX'), 'does not begin'),
-                           (whole[:8] + b'\0\0\0\1' + whole[12:], 'other byte order'),
+                           (whole[:8] + b'\0\0\0\2' + whole[12:], 'other byte order'),
                            (whole[:8] + b'\7\0\0\0' + whole[12:], 'another version'),
                            (t.make(0, 2, first, state=0), 'was not completed'),
                            (t.make(2, 2, first), 'a rank that there cannot be')):
@@ -362,6 +374,17 @@ def check_hang(tool):
     require('rank 1 has sent tag 7 twice, and this is the one with number 3' in
             report['reasons'][0]['sentence'], report)
 
+    # No thread has looked at a receive; and a function runs, of which only its stream says so.
+    folder = Folder(tool).add(t.make(
+        0, 2, [t.operation(t.FUNCTION, 2, enqueued=2, stream=3, state=1)],
+        handed=[t.operation(t.RECV, 1, 1, 7, enqueued=1, state=0),
+                t.operation(0, 2, ran=3), t.operation(0, 0)]))
+    folder.add(t.make(1, 2, []))
+    heads = folder.report('--hang', status=1)['moments'][0]['waiting']
+    require([(head['operation'], head['why']) for head in heads] ==
+            [('receive of tag 7 from rank 1', 'its stream has work that Baton does not see'),
+             ('function', 'the function has not returned')], heads)
+
     # Operations that ended at their deadlines are looked at as they were before.
     late = {'completed': 10**9, 'status': t.TIMEOUT}
     _, reasons = hang(tool, *([t.operation(t.RECV, 1, 1 - rank, 0, **at(10), **late),
@@ -478,6 +501,11 @@ def check_killed(tool):
             report = folder.report('--hang', status=1)
             require('3 of 3 ranks still run' in sentences(report), report)
             require_reason(mistake, report['moments'][-1])
+            # Nothing happens any more, and the time counts.
+            later = folder.report('--hang', status=1)['moments'][-1]
+            for before, head in zip(report['moments'][-1]['waiting'], later['waiting']):
+                require(head['running'] and head['waited_ns'] > before['waited_ns'], later)
+            require('at least' not in folder.trace('--hang', status=1)[0], 'at least')
         finally:
             for process in ranks:
                 process.kill()
@@ -506,6 +534,7 @@ def check_bad_arguments(tool):
                              (('.', '--from=3', '--to=2'), '--to must be later than --from'),
                              (('.', '--run=xyz'), '--run takes the hexadecimal number'),
                              (('.', '--hang', '--svg=x'), '--hang says, and draws nothing'),
+                             (('.', '--svg=x', '--perfetto=x'), '--perfetto and --svg are both "x"'),
                              ((), 'no folder is given'),
                              (('.', '..'), 'one folder is allowed, and ".." is another')):
         _, err = tool.run('trace', *arguments, status=64)

@@ -7,7 +7,7 @@ FIRST = 5_000_000_000  # when they begin
 
 SEND, RECV, SIGNAL, PUT, WAIT, BARRIER, FUNCTION = 1, 2, 4, 5, 6, 8, 20
 OK, PENDING, TIMEOUT = 0, 1, -12
-DETACHED, TERMS, TERM = 1, 64, 256
+DETACHED, TERMS, TERM, ANY_SOURCE = 1, 64, 256, 1024
 KINDS = {SEND: ('send', 1, 0), RECV: ('recv', 2, 0), SIGNAL: ('signal', 1, 0), PUT: ('put', 1, 0),
          WAIT: ('wait_signal', 2, 0), BARRIER: ('barrier', 0, 0), FUNCTION: ('launch', 0, 2)}
 
@@ -18,7 +18,7 @@ def table(offset, stride, count):
 
 def operation(kind, serial, peer=-1, tag=-1, enqueued=0, armed=0, issued=0, completed=0,
               status=None, signal=-1, context=-1, signals=0, flags=0, size=8, stream=0, parent=0,
-              state=0):
+              state=0, ran=0):
     """Stamps are nanoseconds since the file's beginning; 0 is not yet."""
     def stamp(ns):
         return FIRST + ns if ns else 0
@@ -26,7 +26,7 @@ def operation(kind, serial, peer=-1, tag=-1, enqueued=0, armed=0, issued=0, comp
         status = OK if completed else PENDING
     return struct.pack('<6QBBBbHHQQQQQQiiiiQ', serial, stamp(enqueued), stamp(armed), stamp(issued),
                        stamp(completed), size if completed else 0, state, kind, 255, status, flags, 0,
-                       size, stream, 0, 0, parent, signals, peer, tag, signal, context, 0)
+                       size, stream, 0, 0, parent, signals, peer, tag, signal, context, stamp(ran))
 
 
 def counter(kind, peer, tag, called, completed, context=-1, signals=0, failed=0, moved=0):
@@ -49,13 +49,15 @@ def header(rank, size, tables, state=2, clock=1, communicator=0x1234, pid=None, 
     more = struct.pack('<IIQQQ', 0, 0, 0, tables['rounds_known'], 0)
     body = who + texts + time + how + b''.join(
         table(*tables[name]) for name in ('kinds', 'paths', 'modules', 'rounds', 'counters',
-                                          'operations')) + more + bytes(8) + bytes(64)
+                                          'operations')) + more + bytes(16) + \
+        table(*tables['handed']) + bytes(40)
     whole = 8 + 4 + 4 + 8 + 4 + 4 + len(body)
-    return b'BATONTRC' + struct.pack('<IIQII', 1, whole, tables['bytes'], state, clock) + body
+    return b'BATONTRC' + struct.pack('<IIQII', 2, whole, tables['bytes'], state, clock) + body
 
 
-def make(rank, size, operations, room=64, counters=(), rounds=(), **more):
-    """The bytes of a file.  operations: of operation(), which are put where their serials belong."""
+def make(rank, size, operations, room=64, counters=(), rounds=(), handed=(), **more):
+    """The bytes of a file.  operations: of operation(), which are put where their serials belong.
+    handed: those that only their callers have seen."""
     ring = bytearray(128 * room)
     assert all(len(one) == 128 for one in operations)
     for one in operations:
@@ -66,7 +68,8 @@ def make(rank, size, operations, room=64, counters=(), rounds=(), **more):
     parts = {'kinds': (kinds, 32), 'paths': (b'', 64), 'modules': (b'', 320),
              'rounds': (b''.join(struct.pack('<4Q', n, FIRST + enter, FIRST + leave, 0)
                                  for n, enter, leave in rounds), 32),
-             'counters': (b''.join(counters), 64), 'operations': (bytes(ring), 128)}
+             'counters': (b''.join(counters), 64), 'operations': (bytes(ring), 128),
+             'handed': (b''.join(handed), 128)}
     tables, data, at = {'rounds_known': len(rounds)}, b'', 2048
     for name, (content, stride) in parts.items():
         tables[name] = (at + len(data), stride, len(content) // stride)

@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <baton.h>
 
@@ -261,10 +262,20 @@ find_bounds(struct trace_rank *rank)
 	}
 }
 
+/* In nanoseconds of this node's CLOCK_MONOTONIC. */
+static int64_t
+read_monotonic(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 static void
 begin_at_zero(struct trace *trace)
 {
-	int64_t base = INT64_MAX;
+	int64_t base = INT64_MAX, now = read_monotonic();
 
 	for (size_t i = 0; i < trace->ranks_count; i++) {
 		find_bounds(&trace->ranks[i]);
@@ -275,6 +286,9 @@ begin_at_zero(struct trace *trace)
 		struct trace_rank *rank = &trace->ranks[i];
 		struct change how = {.add = -base};
 
+		/* A process that runs here is on this node. */
+		rank->now = rank->alive ? clamp((double)now) + rank->offset_ns - base
+		                        : TRACE_NEVER;
 		if (rank->ops_count == 0) {
 			rank->first = rank->last = 0;
 			continue;

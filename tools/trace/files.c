@@ -66,18 +66,11 @@ read_whole(int descriptor, unsigned char *bytes, size_t size)
 	return true;
 }
 
-/* Operations whose slot got another serial while it was read are of no use: they become free slots. */
 static void
-drop_torn(unsigned char *bytes, const unsigned char *again, size_t size)
+drop_torn_of(unsigned char *bytes, const unsigned char *again, size_t size,
+             const struct baton_trace_table *table)
 {
-	struct baton_trace_header header;
-	const struct baton_trace_table *table = &header.operations;
-
-	if (size < sizeof(header))
-		return;
-	memcpy(&header, bytes, sizeof(header));
-	if (header.state == BATON_TRACE_CLOSED || table->stride < 8 ||
-	    table->offset > size ||
+	if (table->stride < 8 || table->offset > size ||
 	    table->count > (size - table->offset) / table->stride)
 		return;
 	for (size_t i = 0; i < table->count; i++) {
@@ -86,6 +79,21 @@ drop_torn(unsigned char *bytes, const unsigned char *again, size_t size)
 		if (memcmp(bytes + at, again + at, 8) != 0)
 			memset(bytes + at, 0, 8);
 	}
+}
+
+/* Operations whose slot got another serial while it was read are of no use: they become free slots. */
+static void
+drop_torn(unsigned char *bytes, const unsigned char *again, size_t size)
+{
+	struct baton_trace_header header;
+
+	if (size < sizeof(header))
+		return;
+	memcpy(&header, bytes, sizeof(header));
+	if (header.state == BATON_TRACE_CLOSED)
+		return;
+	drop_torn_of(bytes, again, size, &header.operations);
+	drop_torn_of(bytes, again, size, &header.handed);
 }
 
 /* The bytes of the file; NULL, and why (a sentence's end). */

@@ -191,19 +191,30 @@ state_of(const struct hang *h, const struct head *head)
 	return head->wait.cause == TRACE_BEHIND ? "waits for its turn" : "armed";
 }
 
+/* Of what has not ended: to when the files were read, or, if its process is gone, to the last event in them. */
+static int64_t
+until_of(const struct hang *h, const struct trace_op *op)
+{
+	if (h->moment < h->trace->last)
+		return h->moment;
+	if (h->moment == TRACE_NEVER && op->of->now != TRACE_NEVER &&
+	    op->of->now > h->trace->last)
+		return op->of->now;
+	return h->trace->last;
+}
+
 static json_t *
 head_report(const struct hang *h, const struct head *head)
 {
 	const struct trace_op *op = head->op;
 	int64_t since = trace_by(op->armed, h->moment) ? op->armed : op->enqueued;
-	int64_t until = h->moment < h->trace->last ? h->moment : h->trace->last;
 	bool row = op->row != SIZE_MAX;
 	char what[128], id[24];
 
 	trace_what(op, what, sizeof(what));
 	snprintf(id, sizeof(id), "%016" PRIx64, h->trace->comms[op->of->comm].id);
 	return json_pack(
-		"{ss sI si si ss ss ss sI ss si sb ss}", "communicator", id, "file",
+		"{ss sI si si ss ss ss sI sb ss si sb ss}", "communicator", id, "file",
 		(json_int_t)(op->of - h->trace->ranks), "rank",
 		op->of->rank, "stream", row ? h->trace->rows[op->row].stream : -1,
 		"operation", what, "state", state_of(h, head), "status",
@@ -211,7 +222,8 @@ head_report(const struct hang *h, const struct head *head)
 			? "pending"
 			: baton_status_name((enum baton_status)op->status),
 		"waited_ns",
-		(json_int_t)(row ? until - since : 0), "site",
+		(json_int_t)(row ? until_of(h, op) - since : 0), "running",
+		op->of->alive, "site",
 		op->site, "waits_for_rank", head->wait.peer, "call_never_came",
 		head->wait.cause == TRACE_ABSENT, "why", head->wait.why);
 }

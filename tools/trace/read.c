@@ -103,7 +103,8 @@ check_tables(const struct decoder *d)
 	if (!is_within(d, &header->kinds) || !is_within(d, &header->paths) ||
 	    !is_within(d, &header->modules) ||
 	    !is_within(d, &header->rounds) || !is_within(d, &header->counters) ||
-	    !is_within(d, &header->operations))
+	    !is_within(d, &header->operations) ||
+	    (header->handed.count > 0 && !is_within(d, &header->handed)))
 		return "is shorter than its tables: it was cut off";
 	return NULL;
 }
@@ -293,15 +294,19 @@ compare_entries(const void *a, const void *b)
 	return (x->serial > y->serial) - (x->serial < y->serial);
 }
 
-/* Copy the entries that are filled in, and sort them; the number of those that are damaged. */
+static void
+sort_entries(struct decoder *d)
+{
+	qsort(d->entries, d->count, sizeof(d->entries[0]), compare_entries);
+}
+
+/* Copy the entries of the ring that are filled in, and sort them; the number of those that are damaged. */
 static size_t
-collect(struct decoder *d)
+collect_ring(struct decoder *d)
 {
 	const struct baton_trace_table *table = &d->rank->header.operations;
 	size_t damaged = 0;
 
-	d->entries = trace_alloc(table->count, sizeof(d->entries[0]));
-	d->count = 0;
 	for (size_t i = 0; i < table->count; i++) {
 		struct baton_trace_operation *next = &d->entries[d->count];
 
@@ -313,8 +318,52 @@ collect(struct decoder *d)
 		else
 			damaged++;
 	}
-	qsort(d->entries, d->count, sizeof(d->entries[0]), compare_entries);
+	sort_entries(d);
 	return damaged;
+}
+
+/* The same of those that the ring has not yet.  Of one that it has, the entry says at most when it began to run. */
+static size_t
+collect_handed(struct decoder *d)
+{
+	const struct baton_trace_table *table = &d->rank->header.handed;
+	const size_t in_ring = d->count;
+	size_t damaged = 0;
+
+	for (size_t i = 0; i < table->count; i++) {
+		struct baton_trace_operation *next = &d->entries[d->count], *has;
+
+		entry(d, table, i, next, sizeof(*next));
+		if (next->serial == 0)
+			continue;
+		has = bsearch(next, d->entries, in_ring, sizeof(d->entries[0]),
+		              compare_entries);
+		if (!is_stamp(&d->rank->header, next->ran) ||
+		    (!has && !is_sane(d, next))) {
+			damaged++;
+		} else if (!has) {
+			next->armed = next->ran;
+			d->count++;
+		} else if (has->armed == 0) {
+			has->armed = next->ran;
+		}
+	}
+	sort_entries(d);
+	return damaged;
+}
+
+/* The number of entries that are damaged. */
+static size_t
+collect(struct decoder *d)
+{
+	const struct baton_trace_header *header = &d->rank->header;
+
+	/* One more: the next one is read before it is known whether there is one. */
+	d->entries = trace_alloc((size_t)header->operations.count +
+	                                 header->handed.count + 1,
+	                         sizeof(d->entries[0]));
+	d->count = 0;
+	return collect_ring(d) + collect_handed(d);
 }
 
 /* Serials are not in the order of the calls: some threads take several at once.  Stamps are. */

@@ -54,7 +54,9 @@ see_peer(struct summary *s, struct place *place, const struct trace_op *op)
 
 	if (number < 0 && op->terms && op->match)
 		number = op->match->of->rank;
-	if (op->kind == BATON_OPERATION_RECV && op->issued != TRACE_NEVER)
+	/* A receive from any rank is issued when it has a message. */
+	if (op->kind == BATON_OPERATION_RECV && op->issued != TRACE_NEVER &&
+	    !(op->flags & BATON_TRACE_ANY_SOURCE))
 		from = op->issued;
 	if (number < 0 || until <= from)
 		return;

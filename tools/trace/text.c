@@ -169,7 +169,11 @@ print_head(const json_t *head, bool at_end, FILE *file)
 	fprintf(file, ": %s, %s", tool_text(head, "operation"),
 	        tool_text(head, "state"));
 	if (tool_number(head, "waited_ns") > 0)
-		fprintf(file, ", for %s%s", at_end ? "at least " : "", text);
+		fprintf(file, ", for %s%s",
+		        at_end && !json_is_true(json_object_get(head, "running"))
+		                ? "at least "
+		                : "",
+		        text);
 	if (strcmp(status, "pending") != 0)
 		fprintf(file, ", ended in %s", status);
 	if (*tool_text(head, "site"))

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 
 #include "tool.h"
 
@@ -70,6 +71,28 @@ communicator(const char *text, struct argp_state *state)
 	return value;
 }
 
+/* Each drawing is a file of its own. */
+static void
+check_files(const struct arguments *arguments, struct argp_state *state)
+{
+	const struct {
+		const char *option, *path;
+	} files[] = {{"perfetto", arguments->perfetto},
+	             {"svg", arguments->svg},
+	             {"html", arguments->html}};
+
+	for (size_t i = 0; i < 3; i++) {
+		for (size_t k = 0; k < i && files[i].path; k++) {
+			if (files[k].path && strcmp(files[i].path, files[k].path) == 0)
+				argp_error(state,
+				           "--%s and --%s are both \"%s\": each "
+				           "writes a file of its own",
+				           files[k].option, files[i].option,
+				           files[i].path);
+		}
+	}
+}
+
 static error_t
 parse(int key, char *argument, struct argp_state *state)
 {
@@ -115,10 +138,27 @@ parse(int key, char *argument, struct argp_state *state)
 			                  "and --html are for a call without it");
 		if (arguments->to_ms > 0 && arguments->to_ms <= arguments->from_ms)
 			argp_error(state, "--to must be later than --from");
+		check_files(arguments, state);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
+}
+
+/* A picture of nothing says nothing. */
+static bool
+begins_within(const struct trace *trace, const struct arguments *arguments)
+{
+	bool draws = arguments->perfetto || arguments->svg || arguments->html;
+
+	if (!draws || arguments->from_ms <= 0 ||
+	    arguments->from_ms * 1e6 < (double)trace->last)
+		return true;
+	fprintf(stderr,
+	        "baton trace: --from=%g is beyond the end of the trace, which is %.6g ms "
+	        "long\n",
+	        arguments->from_ms, (double)trace->last / 1e6);
+	return false;
 }
 
 static struct trace_view
@@ -197,6 +237,10 @@ trace_main(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
 	if (trace_read(&trace, arguments.folder, arguments.run)) {
 		trace_match(&trace);
+		if (!begins_within(&trace, &arguments)) {
+			trace_free(&trace);
+			return EX_USAGE;
+		}
 		status = arguments.hang ? report_hang(&trace, &arguments)
 		                        : report_on(&trace, &arguments);
 	}

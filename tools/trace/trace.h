@@ -108,6 +108,7 @@ struct trace_rank {
 	/* clock.c */
 	int64_t offset_ns, error_ns; /* error_ns -1: not known */
 	int64_t first, last;         /* stamps */
+	int64_t now; /* when the files were read; TRACE_NEVER: its process does not run here */
 	/* Its number in the largest communicator of its process, where that has one rank of each. */
 	int name;
 	int place; /* of its rows; -1: it has none */

@@ -263,10 +263,10 @@ START_TEST(an_operation_tells_its_life)
 	ck_assert_uint_eq(recv->user_data, 77);
 	ck_assert_uint_gt(recv->enqueued, 0);
 	ck_assert_uint_ge(recv->issued, recv->enqueued);
-	ck_assert_uint_gt(recv->completed, recv->issued);
-	/* The clock is that of all ranks of the host. */
-	ck_assert_uint_ge(send->enqueued, recv->enqueued);
-	ck_assert_uint_ge(recv->completed, send->enqueued);
+	/* The clock is that of all ranks of the host, and the send's call has ended both. */
+	ck_assert_uint_gt(send->enqueued, recv->enqueued);
+	ck_assert_uint_eq(send->completed, send->enqueued);
+	ck_assert_uint_eq(recv->completed, send->enqueued);
 	ck_assert_int_eq(send->peer, 1);
 	ck_assert_uint_eq(send->done_bytes, 100);
 	/* Both were called from this program. */
@@ -436,6 +436,7 @@ START_TEST(receives_from_any_rank_move_to_the_rank_of_their_message)
 	request = recv_from(1, BATON_ANY_SOURCE, 4, 10);
 	map_files();
 	ck_assert_int_eq(find(1, "recv", 0)->peer, -1);
+	ck_assert(find(1, "recv", 0)->flags & BATON_TRACE_ANY_SOURCE);
 	any = counted(1, BATON_OPERATION_RECV, -1, 4);
 	assert_counts(&any, 1, 0, 0);
 	finish(send_to(0, 1, 4, 10), BATON_OK);
@@ -610,6 +611,77 @@ END_TEST
 
 /* ---- threads ---- */
 
+static const struct baton_trace_operation *
+handed(int rank, uint64_t serial)
+{
+	const struct baton_trace_table *table = &files[rank].header->handed;
+
+	for (uint32_t i = 0; serial != 0 && i < table->count; i++) {
+		const struct baton_trace_operation *entry = at(&files[rank], table, i);
+
+		if (entry->serial == serial)
+			return entry;
+	}
+	return NULL;
+}
+
+static void *
+wait_for_two(void *arg)
+{
+	const struct baton_wait_signal_desc two[2] = {
+		{.op_count = 4, .peer = 0, .signal_index = 2},
+		{.op_count = 1, .peer = 1, .signal_index = 3}};
+
+	(void)arg;
+	send_to(0, 1, 5, 10);
+	ck_assert_int_eq(baton_wait_signal(2, two, comms[1], streams[1], &detached,
+	                                   NULL),
+	                 BATON_OK);
+	return NULL;
+}
+
+/* While another thread drives, and does not look at it. */
+START_TEST(what_is_called_beside_the_driver_is_there_at_once)
+{
+	const struct baton_trace_operation *send, *wait;
+	uint64_t serial;
+	pthread_t thread;
+
+	open_comms(2);
+	batoni_lock();
+	pthread_create(&thread, NULL, wait_for_two, NULL);
+	pthread_join(thread, NULL);
+	map_files();
+	send = handed(0, 1);
+	ck_assert_ptr_nonnull(send);
+	ck_assert_int_eq(send->peer, 1);
+	ck_assert_int_eq(send->tag, 5);
+	ck_assert_int_eq(send->state, BATON_STATE_CALLED);
+	ck_assert_uint_gt(send->enqueued, 0);
+	ck_assert_uint_gt(send->module, 0);
+	ck_assert_uint_eq(slot(0, 1)->serial, 0);
+	wait = handed(1, 1);
+	ck_assert_ptr_nonnull(wait);
+	ck_assert(wait->flags & BATON_TRACE_TERMS);
+	batoni_unlock();
+	/* The driver has taken them over. */
+	finish(recv_from(1, 0, 5, 10), BATON_OK);
+	ck_assert_ptr_null(handed(0, 1));
+	ck_assert_ptr_null(handed(1, 1));
+	ck_assert_int_eq(find(0, "send", 0)->state, BATON_STATE_ENDED);
+	ck_assert_uint_eq(find(0, "send", 0)->serial, 1);
+	serial = find(1, "wait_signal", 0)->serial;
+	ck_assert_uint_eq(serial, 1);
+	ck_assert(slot(1, serial + 1)->flags & BATON_TRACE_TERM);
+	ck_assert_int_eq(slot(1, serial + 2)->signal, 3);
+	ck_assert_int_eq(baton_signal_add(1, 2, 0, 4, 0, comms[0], streams[0], NULL, NULL),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_signal(1, 3, 0, 0, comms[1], streams[1], NULL, NULL),
+	                 BATON_OK);
+	close_comms(2);
+}
+END_TEST
+
 static atomic_bool has_run;
 
 static void
@@ -688,13 +760,14 @@ recv_many(void *tag)
 	return NULL;
 }
 
-/* Enqueuers hand to the driver, which is another thread now and then. */
+/* Enqueuers hand to the driver, which is another thread now and then; the ring goes round meanwhile. */
 START_TEST(threads_on_one_handle_lose_nothing)
 {
 	void *(*const mains[4])(void *) = {send_many, recv_many, send_many,
 	                                   recv_many};
 	pthread_t threads[4];
 
+	setenv("BATON_TRACE_OPERATIONS", "256", 1);
 	open_comms(2);
 	for (intptr_t i = 0; i < 4; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, mains[i],
@@ -712,6 +785,12 @@ START_TEST(threads_on_one_handle_lose_nothing)
 		assert_counts(&sent, EACH, EACH, 0);
 		assert_counts(&received, EACH, EACH, 0);
 	}
+	for (uint32_t i = 0; i < files[0].header->handed.count; i++) {
+		const struct baton_trace_operation *entry =
+			at(&files[0], &files[0].header->handed, i);
+
+		ck_assert_uint_eq(entry->serial, 0);
+	}
 	for (uint64_t i = 1, seen = 0; i <= files[0].header->serials; i++) {
 		const struct baton_trace_operation *op = slot(0, i);
 
@@ -719,8 +798,33 @@ START_TEST(threads_on_one_handle_lose_nothing)
 			continue;
 		ck_assert_uint_eq(op->state, BATON_STATE_ENDED);
 		ck_assert_uint_ge(op->completed, op->enqueued);
-		ck_assert(++seen <= 2 * EACH);
+		ck_assert_int_eq(op->status, BATON_OK);
+		ck_assert_uint_eq(op->done_bytes, 1);
+		ck_assert(++seen <= 256);
 	}
+	close_comms(2);
+}
+END_TEST
+
+START_TEST(a_dump_names_the_command_that_tells_of_all_ranks)
+{
+	char said[4096] = "", words[200];
+	int dump = memfd_create("dump", MFD_CLOEXEC);
+	baton_request request;
+
+	open_comms(2);
+	ck_assert_int_eq(baton_comm_dump(comms[1], dump), BATON_OK);
+	request = recv_from(1, 0, 5, 10);
+	ck_assert_int_gt(pread(dump, said, sizeof(said) - 1, 0), 0);
+	ck_assert_ptr_null(strstr(said, "baton trace"));
+	ck_assert_int_eq(baton_comm_dump(comms[1], dump), BATON_OK);
+	ck_assert_int_gt(pread(dump, said, sizeof(said) - 1, 0), 0);
+	ck_assert_msg(strstr(said, "-r1.trace; who waits for whom") != NULL, "%s", said);
+	snprintf(words, sizeof(words), "across ranks: baton trace %s --hang\n", folder);
+	ck_assert_ptr_nonnull(strstr(said, words));
+	close(dump);
+	finish(send_to(0, 1, 5, 10), BATON_OK);
+	finish(request, BATON_OK);
 	close_comms(2);
 }
 END_TEST
@@ -750,10 +854,21 @@ START_TEST(off_there_is_no_file_and_nothing_looks)
 }
 END_TEST
 
+/* All ranks say it with one voice. */
 START_TEST(a_folder_that_is_not_there_is_no_trace)
 {
+	char said[2048] = "", *at;
+	int log = memfd_create("log", MFD_CLOEXEC);
+
+	ck_assert_int_ge(log, 0);
 	setenv("BATON_TRACE", "/nonexistent/folder", 1);
+	ck_assert_int_eq(dup2(log, STDERR_FILENO), STDERR_FILENO);
 	open_comms(2);
+	ck_assert_int_gt(pread(log, said, sizeof(said) - 1, 0), 0);
+	at = strstr(said, "rank 0: BATON_TRACE: /nonexistent/folder: No such file or "
+	                  "directory; 2 of 2 ranks keep no trace");
+	ck_assert_ptr_nonnull(at);
+	ck_assert_ptr_null(strstr(at + 10, "BATON_TRACE"));
 	ck_assert_ptr_null(comms[0]->trace);
 	exchange(1, 10);
 	close_comms(2);
@@ -790,8 +905,10 @@ main(void)
 		rounds_and_the_number_are_the_communicators,
 		without_a_counter_stamps_are_of_passes,
 		without_a_counter_rounds_end_when_they_end,
+		what_is_called_beside_the_driver_is_there_at_once,
 		a_function_that_runs_before_it_has_a_slot_is_armed,
 		threads_on_one_handle_lose_nothing,
+		a_dump_names_the_command_that_tells_of_all_ranks,
 		calls_issue_operations_themselves_as_without,
 		off_there_is_no_file_and_nothing_looks,
 		a_folder_that_is_not_there_is_no_trace,
