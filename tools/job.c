@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "job.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,18 +12,33 @@
 #define REPORT_BYTES 65536u
 #define REPORT_BYTES_EACH 128u
 
-/* Variables in which launchers write the rank of a process, for when Baton cannot tell it. */
+/* -1: it is no rank. */
 static int
-rank_of_launcher(void)
+read_rank(const char *text)
+{
+	char *end;
+	long rank;
+
+	if (*text < '0' || *text > '9')
+		return -1;
+	errno = 0;
+	rank = strtol(text, &end, 10);
+	return *end == '\0' && errno == 0 && rank <= INT_MAX ? (int)rank : -1;
+}
+
+/* Variables in which launchers write the rank of a process, for when Baton cannot tell it. */
+int
+job_rank_of_launcher(void)
 {
 	static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
 	                                    "RANK", "SLURM_PROCID"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		const char *text = getenv(names[i]);
+		int rank = text ? read_rank(text) : -1;
 
-		if (text && *text)
-			return atoi(text);
+		if (rank >= 0)
+			return rank;
 	}
 	return 0;
 }
@@ -63,7 +80,7 @@ find_place(struct job *job)
 {
 	struct baton_comm *any = job->host ? job->host : job->comm;
 
-	job->rank = any ? baton_comm_rank(any) : rank_of_launcher();
+	job->rank = any ? baton_comm_rank(any) : job_rank_of_launcher();
 	job->size = any ? baton_comm_size(any) : 1;
 }
 

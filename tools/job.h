@@ -44,4 +44,7 @@ json_t *job_gather(struct job *job, json_t *mine);
 /* Collective. */
 void job_close(struct job *job);
 
+/* The rank that a launcher has written into the environment; 0: none has.  Of a process that is no rank yet. */
+int job_rank_of_launcher(void);
+
 #endif

@@ -181,6 +181,8 @@ def check_refused(tool):
             'this build of Baton has no MPI' in err, err)
     _, err = tool.run('perf', *FEW, '--against', 'mpi', status=2)
     require('--against mpi: ' in err, err)
+    _, err = tool.run('perf', *FEW, status=64, BATON_TRANSPORT='bogus')
+    require('baton perf: BATON_TRANSPORT is "bogus"; it takes auto' in err, err)
 
 
 def check_plot(tool):

@@ -364,6 +364,24 @@ refuse_job(const struct job *job)
 	return TOOL_BROKEN;
 }
 
+/* What is measured would be something else than what the environment asks for.  True: a sentence said so. */
+static bool
+refuses_environment(void)
+{
+	struct baton_variable_info info = {.size = sizeof(info)};
+	bool refuses = false;
+
+	for (size_t i = 0; baton_variable(i, &info) == BATON_OK; i++) {
+		if (info.source != BATON_VARIABLE_REFUSED)
+			continue;
+		refuses = true;
+		if (job_rank_of_launcher() == 0)
+			fprintf(stderr, "baton perf: %s is \"%s\"; it takes %s\n",
+			        info.name, getenv(info.name), info.values);
+	}
+	return refuses;
+}
+
 int
 perf_main(int argc, char **argv)
 {
@@ -373,6 +391,8 @@ perf_main(int argc, char **argv)
 	int status;
 
 	perf_parse(argc, argv, &options);
+	if (refuses_environment())
+		return EX_USAGE;
 	comm.device = options.device;
 	comm.transport = options.transport;
 	/* The others of a row may take so long. */
