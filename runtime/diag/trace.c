@@ -499,13 +499,11 @@ note_event(const struct batoni_op *op, enum batoni_event what)
 static void
 event(void *context, const struct batoni_op *op, enum batoni_event what)
 {
-	struct batoni_traced *traced = batoni_traced_of(op);
-
 	(void)context;
-	/* A message that its call has issued, and that goes on. */
-	if (likely(what == BATONI_EVENT_HANDED && traced->plain &&
-	           op->state == BATONI_ISSUED && !batoni_op_list(op)))
-		leave_call(traced);
+	/* A message that its call has issued, and that goes on.  (Others may be no record of the pool: LOCAL.) */
+	if (likely(what == BATONI_EVENT_HANDED && op->state == BATONI_ISSUED &&
+	           batoni_traced_of(op)->plain && !batoni_op_list(op)))
+		leave_call(batoni_traced_of(op));
 	else
 		note_event(op, what);
 }

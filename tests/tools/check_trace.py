@@ -419,7 +419,7 @@ def check_hostile(tool):
                 del changed[rng.randrange(len(changed)):]
             folder.add(bytes(changed))
         out = folder.path / 'out'
-        for arguments in ((f'--svg={out}', f'--perfetto={out}'), ('--hang', '--json')):
+        for arguments in ((f'--svg={out}.svg', f'--perfetto={out}'), ('--hang', '--json')):
             _, err = folder.trace(*arguments, status=(0, 1, 2))
             require('Sanitizer' not in err and 'runtime error' not in err, err)
 
@@ -487,6 +487,18 @@ def check_device(tool):
     sent = sum(rank['messages_sent'] for rank in report['ranks'])
     require(report['matched']['messages'] == sent >= 3 * 2 * 64, report['matched'])
     require('Nothing hangs' in folder.trace('--hang')[0], 'it hangs')
+
+
+def check_conforms(tool):
+    """Of cases of the conformance suite, which hold with a trace as without; their files can be read."""
+    folder = Folder(tool)
+    ran = subprocess.run([tool.program, '--ranks', '3', 'streams.', 'plan.'], text=True,
+                         capture_output=True, timeout=60,
+                         env=dict(os.environ, BATON_TRACE=str(folder.path), BATON_LOG='none',
+                                  BATON_TRACE_OPERATIONS='256', CONFORM_SHORT='1'))
+    require(ran.returncode == 0 and ' 0 failed' in ran.stdout, f'{ran.returncode}: {ran.stdout[-2000:]}')
+    for arguments in ((), ('--hang',)):
+        folder.report(*arguments, status=(0, 1))
 
 
 def check_killed(tool):

@@ -364,9 +364,9 @@ refuse_job(const struct job *job)
 	return TOOL_BROKEN;
 }
 
-/* What is measured would be something else than what the environment asks for.  True: a sentence said so. */
+/* What is measured would be something else than what the environment asks for.  True: rank 0 has said so. */
 static bool
-refuses_environment(void)
+refuses_environment(int rank)
 {
 	struct baton_variable_info info = {.size = sizeof(info)};
 	bool refuses = false;
@@ -375,7 +375,7 @@ refuses_environment(void)
 		if (info.source != BATON_VARIABLE_REFUSED)
 			continue;
 		refuses = true;
-		if (job_rank_of_launcher() == 0)
+		if (rank == 0)
 			fprintf(stderr, "baton perf: %s is \"%s\"; it takes %s\n",
 			        info.name, getenv(info.name), info.values);
 	}
@@ -391,8 +391,8 @@ perf_main(int argc, char **argv)
 	int status;
 
 	perf_parse(argc, argv, &options);
-	if (refuses_environment())
-		return EX_USAGE;
+	if (refuses_environment(job_rank_of_launcher()))
+		return job_rank_of_launcher() == 0 ? EX_USAGE : 0;
 	comm.device = options.device;
 	comm.transport = options.transport;
 	/* The others of a row may take so long. */
