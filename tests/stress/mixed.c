@@ -107,6 +107,19 @@ hand_init(struct hand *hand, struct rank *rank, int number)
 			mixed_fail(rank, "stream_create");
 }
 
+static bool
+reaches_words(const struct rank *rank)
+{
+	bool reaches = rank->info.device == BATON_DEVICE_HOST;
+
+	for (int i = 0; i < WINDOWS; i++)
+		for (int peer = 0; peer < rank->size && reaches; peer++)
+			reaches = rank->windows[i] &&
+			          baton_window_path(rank->windows[i], peer) ==
+			                  BATON_WINDOW_PATH_DIRECT;
+	return reaches;
+}
+
 static void
 rank_begin(struct rank *rank)
 {
@@ -131,6 +144,7 @@ rank_begin(struct rank *rank)
 	for (int i = 0; i < WINDOWS; i++)
 		if (rank->info.capabilities & BATON_CAP_WINDOWS)
 			open_window(rank, i, &draws);
+	rank->words = reaches_words(rank);
 	for (int i = 0; i < QUEUES; i++)
 		if (baton_queue_create(rank->comm, QUEUE_ENTRIES,
 		                       &rank->queues[i]) != BATON_OK)
@@ -404,6 +418,7 @@ mixed_rank(struct mixed_job *job, uint64_t seed, struct baton_comm *comm)
 		if (pthread_create(&rank->hands[i].thread, NULL, hand_main,
 		                   &rank->hands[i]))
 			abort();
+	children_come_and_go(rank);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(rank->hands[i].thread, NULL);
 	rank_end(rank);

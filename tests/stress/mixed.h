@@ -3,8 +3,8 @@
  * A seeded random load in which nothing is agreed on, and every completion is accounted for.
  *
  * stress.c checks what arrives: both sides draw the same plan.  Here each thread does what it
- * likes: messages that may never meet, puts, signals, waits, lists, groups that are refused, plans
- * (empty ones too), joins, functions; with requests, with queues that threads share and that
+ * likes: messages that may never meet, receives from any rank and of any tag, puts, gets, flushes, atomic operations,
+ * signals, waits, barriers, lists, groups that are refused or abandoned, plans (empty ones too), joins, functions; with requests, with queues that threads share and that
  * are destroyed meanwhile, with both or neither; with deadlines of a nanosecond, cancels, releases, an
  * abort.  What has to hold is the life of each operation:
  *
@@ -22,6 +22,7 @@
  * mixed.c        a run; mixed_local.c and mixed_mpi.c are the main programs: threads, processes
  * mixed_steps.c  what a thread does
  * mixed_slot.c   an operation, from its call to its end, and its buffer
+ * mixed_children.c  communicators made from that of the run
  * mixed_memory.c memory of the host, and of GPUs
  */
 #ifndef MIXED_H
@@ -134,6 +135,7 @@ struct slot {
 	unsigned queue_life; /* which of the queues of that number */
 	enum baton_operation kind;
 	bool receives, plain;
+	uint64_t word; /* what an atomic operation has found */
 	bool timed, cancelled; /* it may end in TIMEOUT, CANCELED */
 	bool refused_go;       /* in INVALID: input_signal is false */
 	bool any_end;          /* a launch of a plan ends as one of its operations */
@@ -175,6 +177,7 @@ struct rank {
 	bool nccl;    /* no pageable memory */
 	bool fixed;   /* NCCL, not checked: the sides of a message are of one length, and all meet */
 	bool onesided;
+	bool words; /* this processor reaches all windows: no atomic operation is refused */
 	bool joins; /* a join that stands holds up no trigger */
 	_Atomic bool aborted;
 	pthread_mutex_t lock;
@@ -224,6 +227,11 @@ bool slots_are_lent(const struct hand *hand);
 /* The communicator is gone: nothing may be pending, and nothing was written.  leaks: memory that may be
  * lent is in use for as long as the process lives. */
 void slots_end(struct hand *hand, bool leaks);
+
+/* ---- mixed_children.c ---- */
+
+/* Communicators of the ranks of this one; in a sound run.  Collective. */
+void children_come_and_go(const struct rank *rank);
 
 /* ---- mixed_steps.c ---- */
 

@@ -188,9 +188,13 @@ slot_options(struct hand *hand, struct slot *slot, bool detached,
 /* ---- after the call ----------------------------------------------------- */
 
 static bool
-may_be_refused_in(const struct rank *rank, enum baton_status status)
+may_be_refused_in(const struct rank *rank, enum baton_operation kind,
+                  enum baton_status status)
 {
 	if (status == BATON_ERR_AGAIN || rank->faults)
+		return true;
+	/* Only where a processor reaches the word. */
+	if (status == BATON_ERR_UNSUPPORTED && kind == BATON_OPERATION_ATOMIC)
 		return true;
 	return !rank->sound && status == baton_comm_status(rank->comm);
 }
@@ -198,7 +202,7 @@ may_be_refused_in(const struct rank *rank, enum baton_status status)
 static void
 refuse(struct hand *hand, struct slot *slot, enum baton_status status)
 {
-	if (!may_be_refused_in(hand->rank, status))
+	if (!may_be_refused_in(hand->rank, slot->kind, status))
 		mixed_fail(hand->rank, "operation %d was refused: %s", slot->kind,
 		           baton_status_name(status));
 	if (slot->request && baton_test(slot->request, NULL) != BATON_ERR_STALE)

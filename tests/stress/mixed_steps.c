@@ -8,7 +8,7 @@
 
 /* Of the plan's memory, for one operation; receives have theirs in the second half, since launches may be
  * under way together. */
-enum { PLAN_PART = 4096, PLAN_RECEIVES = MEMBERS_MAX * PLAN_PART };
+enum { PLAN_PART = 4096, WORDS_BYTES = 64, PLAN_RECEIVES = MEMBERS_MAX * PLAN_PART };
 
 static baton_stream
 any_stream(struct hand *hand)
@@ -55,12 +55,40 @@ struct call {
 	enum baton_operation kind;
 	int peer, tag;
 	bool list;
+	bool silent; /* a put without a signal */
 	size_t bytes;
 	baton_stream stream;
 };
 
+static bool
+needs_window(enum baton_operation kind)
+{
+	return kind == BATON_OPERATION_PUT_SIGNAL || kind == BATON_OPERATION_GET ||
+	       kind == BATON_OPERATION_ATOMIC;
+}
+
+static bool
+has_bytes(enum baton_operation kind)
+{
+	return kind <= BATON_OPERATION_RECV ||
+	       kind == BATON_OPERATION_PUT_SIGNAL || kind == BATON_OPERATION_GET;
+}
+
+/* Some receives take a message of any rank, or on any tag. */
+static void
+open_receive(struct hand *hand, struct call *call)
+{
+	unsigned capabilities = hand->rank->info.capabilities;
+
+	if ((capabilities & BATON_CAP_ANY_SOURCE) && one_in(hand, 3))
+		call->peer = BATON_ANY_SOURCE;
+	if ((capabilities & BATON_CAP_ANY_TAG) && one_in(hand, 4))
+		call->tag = BATON_ANY_TAG;
+}
+
+/* many: it is one of several, of a group or a plan. */
 static struct call
-any_call(struct hand *hand)
+any_call(struct hand *hand, bool many)
 {
 	static const enum baton_operation kinds[] = {
 		BATON_OPERATION_SEND,   BATON_OPERATION_RECV,
@@ -68,11 +96,14 @@ any_call(struct hand *hand)
 		BATON_OPERATION_SIGNAL, BATON_OPERATION_PUT_SIGNAL,
 		BATON_OPERATION_PUT_SIGNAL, BATON_OPERATION_WAIT_SIGNAL,
 		BATON_OPERATION_WAIT_ANY, BATON_OPERATION_WAIT_COUNT,
+		BATON_OPERATION_GET, BATON_OPERATION_FLUSH,
+		BATON_OPERATION_ATOMIC, BATON_OPERATION_BARRIER,
 	};
 	const struct rank *rank = hand->rank;
 	/* Where what has no partner ends with the communicator, messages come in pairs (exchange). */
 	unsigned from = rank->fixed && rank->sound ? 4 : 0;
-	unsigned n = rank->onesided ? 10 : 4;
+	/* Barriers have to be as many on all ranks, unless all abort. */
+	unsigned n = !rank->onesided ? 4 : rank->sound ? 13 : 14;
 	struct call call = {
 		.kind = BATON_OPERATION_RECORD,
 		.peer = any_peer(hand),
@@ -85,13 +116,17 @@ any_call(struct hand *hand)
 	call.list = call.kind <= BATON_OPERATION_RECV && !rank->fixed &&
 	            (rank->info.capabilities & BATON_CAP_TENSORS) &&
 	            one_in(hand, 4);
-	if (call.kind == BATON_OPERATION_PUT_SIGNAL && !any_window(hand))
+	if (call.kind == BATON_OPERATION_RECV)
+		open_receive(hand, &call);
+	if (needs_window(call.kind) && !any_window(hand))
 		call.kind = BATON_OPERATION_SIGNAL;
-	if (call.kind != BATON_OPERATION_SIGNAL &&
-	    call.kind != BATON_OPERATION_WAIT_SIGNAL &&
-	    call.kind != BATON_OPERATION_WAIT_ANY &&
-	    call.kind != BATON_OPERATION_WAIT_COUNT &&
-	    call.kind != BATON_OPERATION_RECORD)
+	/* A refusal would void a group or a plan. */
+	if (call.kind == BATON_OPERATION_ATOMIC && many && !hand->rank->words)
+		call.kind = BATON_OPERATION_FLUSH;
+	call.silent = call.kind == BATON_OPERATION_PUT_SIGNAL && one_in(hand, 3);
+	if (call.kind == BATON_OPERATION_FLUSH && one_in(hand, 2))
+		call.peer = BATON_ALL_PEERS;
+	if (has_bytes(call.kind))
 		call.bytes = any_bytes(hand);
 	return call;
 }
@@ -137,22 +172,64 @@ make_list(struct hand *hand, const struct call *call, struct slot *slot,
 	                          rank->comm, call->stream, &options, request_p);
 }
 
-static enum baton_status
-make_put(struct hand *hand, const struct call *call, const void *from,
-         const struct baton_op_options *options, baton_request *request_p)
+/* Of a put or get: where, in the part of the peer.  The puts of one source in one context are in order; others
+ * must not write there. */
+struct target {
+	int context;
+	size_t at, bytes;
+};
+
+static struct target
+any_target(struct hand *hand, size_t most)
 {
 	const struct rank *rank = hand->rank;
-	int context = (int)(draw(&hand->draws) % CONTEXTS);
-	/* The puts of one source in one context are in order; others must not write there. */
-	size_t area = WINDOW_BYTES / (size_t)(rank->size * CONTEXTS);
-	size_t at = area * (size_t)(rank->rank * CONTEXTS + context);
-	size_t bytes = call->bytes < area ? call->bytes : area;
+	struct target target = {.context = (int)(draw(&hand->draws) % CONTEXTS)};
+	size_t area = (WINDOW_BYTES - WORDS_BYTES) / (size_t)(rank->size * CONTEXTS);
 
-	return baton_put_signal(from, bytes, BATON_UINT8, call->peer,
-	                        any_window(hand),
-	                        at + draw(&hand->draws) % (area - bytes + 1),
-	                        (int)(draw(&hand->draws) % INDICES), context, 0,
-	                        rank->comm, call->stream, options, request_p);
+	target.bytes = most < area ? most : area;
+	target.at = area * (size_t)(rank->rank * CONTEXTS + target.context) +
+	            draw(&hand->draws) % (area - target.bytes + 1);
+	return target;
+}
+
+static enum baton_status
+make_put(struct hand *hand, const struct call *call, void *memory,
+         const struct baton_op_options *options, baton_request *request_p)
+{
+	struct target target = any_target(hand, call->bytes);
+	struct baton_comm *comm = hand->rank->comm;
+
+	if (call->kind == BATON_OPERATION_GET)
+		return baton_get(memory, target.bytes, BATON_UINT8, call->peer,
+		                 any_window(hand), target.at, target.context, 0,
+		                 comm, call->stream, options, request_p);
+	if (call->silent)
+		return baton_put(memory, target.bytes, BATON_UINT8, call->peer,
+		                 any_window(hand), target.at, target.context, 0,
+		                 comm, call->stream, options, request_p);
+	return baton_put_signal(memory, target.bytes, BATON_UINT8, call->peer,
+	                        any_window(hand), target.at,
+	                        (int)(draw(&hand->draws) % INDICES),
+	                        target.context, 0, comm, call->stream, options,
+	                        request_p);
+}
+
+/* On a word behind the areas of the puts, which all ranks change. */
+static enum baton_status
+make_atomic(struct hand *hand, const struct call *call, uint64_t *result_p,
+            const struct baton_op_options *options, baton_request *request_p)
+{
+	size_t at = WINDOW_BYTES - WORDS_BYTES + draw(&hand->draws) % 4 * sizeof(uint64_t);
+	int context = (int)(draw(&hand->draws) % CONTEXTS);
+	struct baton_comm *comm = hand->rank->comm;
+
+	if (one_in(hand, 2))
+		return baton_compare_swap(result_p, draw(&hand->draws) % 8,
+		                          draw(&hand->draws) % 8, call->peer,
+		                          any_window(hand), at, context, 0, comm,
+		                          call->stream, options, request_p);
+	return baton_fetch_add(result_p, 1, call->peer, any_window(hand), at,
+	                       context, 0, comm, call->stream, options, request_p);
 }
 
 static enum baton_status
@@ -187,9 +264,9 @@ make_wait(struct hand *hand, const struct call *call,
 	                             request_p);
 }
 
-/* memory: the slot's, or that of the plan that is recorded. */
+/* memory, word: the slot's, or those of the plan that is recorded. */
 static enum baton_status
-make(struct hand *hand, const struct call *call, void *memory,
+make(struct hand *hand, const struct call *call, void *memory, uint64_t *word,
      const struct baton_op_options *options, baton_request *request_p)
 {
 	struct baton_comm *comm = hand->rank->comm;
@@ -204,11 +281,13 @@ make(struct hand *hand, const struct call *call, void *memory,
 		                  call->tag, comm, call->stream, options,
 		                  request_p);
 	case BATON_OPERATION_SIGNAL:
-		return baton_signal(call->peer,
-		                    (int)(draw(&hand->draws) % INDICES),
-		                    (int)(draw(&hand->draws) % CONTEXTS), 0, comm,
-		                    call->stream, options, request_p);
+		return baton_signal_add(call->peer,
+		                        (int)(draw(&hand->draws) % INDICES),
+		                        (int)(draw(&hand->draws) % CONTEXTS),
+		                        1 + draw(&hand->draws) % 3, 0, comm,
+		                        call->stream, options, request_p);
 	case BATON_OPERATION_PUT_SIGNAL:
+	case BATON_OPERATION_GET:
 		return make_put(hand, call, memory, options, request_p);
 	case BATON_OPERATION_WAIT_SIGNAL:
 	case BATON_OPERATION_WAIT_ANY:
@@ -216,10 +295,13 @@ make(struct hand *hand, const struct call *call, void *memory,
 		return make_wait(hand, call, options, request_p);
 	case BATON_OPERATION_RECORD:
 		return baton_record(comm, call->stream, options, request_p);
-	case BATON_OPERATION_GET:
 	case BATON_OPERATION_FLUSH:
+		return baton_flush(call->peer, 0, comm, call->stream, options,
+		                   request_p);
 	case BATON_OPERATION_ATOMIC:
+		return make_atomic(hand, call, word, options, request_p);
 	case BATON_OPERATION_BARRIER:
+		return baton_barrier(comm, call->stream, options, request_p);
 	case BATON_OPERATION_PLAN:
 		break;
 	}
@@ -239,7 +321,8 @@ enqueue(struct hand *hand, const struct call *call, bool detached, bool in_group
 		return NULL;
 	options = slot_options(hand, slot, detached, &request_p);
 	status = call->list ? make_list(hand, call, slot, &options, request_p)
-	                    : make(hand, call, slot->memory, &options, request_p);
+	                    : make(hand, call, slot->memory, &slot->word,
+	                           &options, request_p);
 	slot_called(hand, slot, status, in_group);
 	return status == BATON_OK ? slot : NULL;
 }
@@ -247,7 +330,7 @@ enqueue(struct hand *hand, const struct call *call, bool detached, bool in_group
 static void
 step_operation(struct hand *hand)
 {
-	struct call call = any_call(hand);
+	struct call call = any_call(hand, false);
 
 	(void)enqueue(hand, &call, one_in(hand, 3), false);
 }
@@ -298,7 +381,7 @@ add_exchange(struct hand *hand, struct slot *members[], bool detached)
 static void
 step_group(struct hand *hand)
 {
-	bool detached = one_in(hand, 3), is_void = one_in(hand, 4);
+	bool detached = one_in(hand, 3), is_void = one_in(hand, 4), abandoned;
 	unsigned wanted = draw(&hand->draws) % MEMBERS_MAX, n = 0;
 	struct slot *members[MEMBERS_MAX + 2];
 	struct rank *rank = hand->rank;
@@ -311,7 +394,7 @@ step_group(struct hand *hand)
 		is_void |= n < 2;
 	}
 	while (n < wanted) {
-		struct call call = any_call(hand);
+		struct call call = any_call(hand, true);
 
 		members[n] = call.kind == BATON_OPERATION_RECORD
 		                     ? NULL
@@ -320,9 +403,15 @@ step_group(struct hand *hand)
 			break;
 		n++;
 	}
+	abandoned = one_in(hand, 6);
 	if (is_void)
 		refused_call(hand);
-	status = baton_group_end(rank->comm);
+	status = abandoned ? baton_group_abandon(rank->comm)
+	                   : baton_group_end(rank->comm);
+	if (abandoned && status != BATON_OK)
+		mixed_fail(rank, "group_abandon: %s", baton_status_name(status));
+	if (abandoned)
+		status = BATON_ERR_AGAIN; /* nothing of it was enqueued */
 	if (is_void && status == BATON_OK)
 		mixed_fail(rank, "a void group was taken");
 	if (is_void && status == BATON_ERR_INVALID)
@@ -345,7 +434,7 @@ static enum baton_status
 record_one(struct hand *hand, unsigned i, bool detached)
 {
 	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
-	struct call call = any_call(hand);
+	struct call call = any_call(hand, true);
 	size_t at;
 
 	if (call.kind == BATON_OPERATION_RECORD)
@@ -356,9 +445,9 @@ record_one(struct hand *hand, unsigned i, bool detached)
 	/* What a stream carries out cannot be cancelled, nor can the launch then. */
 	options.timeout_ns = 1 + draw(&hand->draws) % 20000000;
 	at = (size_t)i * PLAN_PART;
-	if (call.kind == BATON_OPERATION_RECV)
+	if (call.kind == BATON_OPERATION_RECV || call.kind == BATON_OPERATION_GET)
 		at += PLAN_RECEIVES;
-	return make(hand, &call, hand->plan_memory + at, &options, NULL);
+	return make(hand, &call, hand->plan_memory + at, NULL, &options, NULL);
 }
 
 /* Of none, or of some operations, of which some are a group. */
