@@ -44,13 +44,16 @@ enum {
 enum step_kind {
 	STEP_SEND,
 	STEP_RECV,
-	STEP_SIGNAL,
+	STEP_SIGNAL, /* of `units` */
+	STEP_GET,
 	STEP_PUT,
+	STEP_FLUSH,  /* of the puts and gets of its stream to the peer, or to all */
 	STEP_WAIT,
 	STEP_RECORD,
 	STEP_JOIN,        /* a stream waits for the request of `target` */
 	STEP_GROUP_BEGIN,
 	STEP_GROUP_END,
+	STEP_ABANDON,     /* the group, in the place of its end */
 	STEP_REFUSED,     /* a send to a peer that is not there */
 	STEP_CANCEL,      /* target */
 	STEP_RELEASE,     /* target */
@@ -80,9 +83,12 @@ struct step {
 	bool open;
 	bool any; /* a receive on TAG_ANY names no rank; peer is whose messages it gets */
 	bool any_tag; /* a receive on TAG_ANY names no tag */
+	bool silent;  /* a put without a signal */
+	bool all;     /* a flush of puts to all */
+	bool counts;  /* a wait for a value, `units` - 1, of its first counter */
 	int64_t timeout_ns; /* of an operation; of STEP_ADVANCE: by how much */
 	int target;         /* an earlier step */
-	int units;          /* of STEP_FAULT */
+	int units;          /* of STEP_FAULT and STEP_SIGNAL */
 	int desc_count;
 	struct {
 		int units, peer, signal, context;
@@ -95,6 +101,7 @@ struct program {
 	bool deadlines; /* steps may have some */
 	bool faults;    /* the device may have some */
 	bool issued;    /* the transport is stream-issued: see reference.c */
+	bool split;     /* its communicators are split off others: see replay.c */
 	bool sick;      /* at the end the device breaks */
 	struct step steps[STEPS_MAX];
 };
@@ -144,6 +151,7 @@ struct model {
 	int fault;      /* the enqueue of the device that fails; 0: none */
 	uint64_t counters[RANKS_MAX][RANKS_MAX][SIGNALS][CONTEXTS]; /* target, source */
 	unsigned char windows[RANKS_MAX][RANKS_MAX][CONTEXTS][PUT_BYTES_MAX];
+	unsigned char got[STEPS_MAX][PUT_BYTES_MAX]; /* by STEP_GET */
 	int64_t now;
 	uint64_t issues;
 	uint64_t numbers[RANKS_MAX][RANKS_MAX][2]; /* source, destination; recv */

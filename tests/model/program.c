@@ -52,7 +52,9 @@ temper_of(uint64_t *state, enum replay_mode mode)
 			[STEP_SEND] = 10 + lower(state, 30),
 			[STEP_RECV] = 10 + lower(state, 30),
 			[STEP_SIGNAL] = lower(state, 15),
+			[STEP_GET] = lower(state, 8),
 			[STEP_PUT] = lower(state, 15),
+			[STEP_FLUSH] = lower(state, 6),
 			[STEP_WAIT] = lower(state, 15),
 			[STEP_RECORD] = lower(state, 8),
 			[STEP_JOIN] = lower(state, 10),
@@ -89,6 +91,7 @@ temper_of(uint64_t *state, enum replay_mode mode)
 
 	if (mode == MODE_STREAM) {
 		temper.weights[STEP_SIGNAL] = temper.weights[STEP_PUT] = 0;
+		temper.weights[STEP_GET] = temper.weights[STEP_FLUSH] = 0;
 		temper.weights[STEP_WAIT] = temper.weights[STEP_CANCEL] = 0;
 		temper.raced = 0;
 	}
@@ -129,7 +132,7 @@ fill(struct step *step, int number, uint64_t *state,
 	step->signal = percent(state, 75) ? 0 : lower(state, SIGNALS);
 	step->stream = lower(state, STREAMS);
 	step->bytes = sizes[lower(state, temper->sizes)];
-	if (step->kind == STEP_PUT && step->bytes > PUT_BYTES_MAX)
+	if (step->kind > STEP_RECV && step->bytes > PUT_BYTES_MAX)
 		step->bytes = PUT_BYTES_MAX;
 	step->detached = percent(state, temper->detached);
 	step->unobserved = percent(state, temper->unobserved);
@@ -137,6 +140,9 @@ fill(struct step *step, int number, uint64_t *state,
 	step->target = number ? lower(state, number) : 0;
 	step->raced = percent(state, temper->raced);
 	step->units = 1 + lower(state, 4);
+	step->silent = percent(state, 30);
+	step->all = percent(state, 30);
+	step->counts = percent(state, 30);
 	/* No two deadlines fall together: which of two waits ends first would be
 	 * nobody's promise. */
 	if (step->kind == STEP_ADVANCE)
@@ -224,7 +230,8 @@ make_step(struct making *m, int number, int lane, int kinds, bool burst)
 		kinds = STEP_RECORD;
 	step->kind = pick(&m->state, m->temper.weights, kinds);
 	if (begin && m->left[lane] == 0)
-		step->kind = STEP_GROUP_END;
+		step->kind = percent(&m->state, 15) ? STEP_ABANDON
+		                                    : STEP_GROUP_END;
 	else if (begin && percent(&m->state, 2))
 		step->kind = STEP_REFUSED;
 	fill(step, number, &m->state, &m->temper, m->program->ranks);
@@ -241,7 +248,7 @@ make_step(struct making *m, int number, int lane, int kinds, bool burst)
 	if (step->kind == STEP_GROUP_BEGIN) {
 		m->begin[lane] = step;
 		m->left[lane] = 1 + lower(&m->state, 5);
-	} else if (step->kind == STEP_GROUP_END) {
+	} else if (step->kind == STEP_GROUP_END || step->kind == STEP_ABANDON) {
 		m->begin[lane] = NULL;
 	}
 }
@@ -349,9 +356,9 @@ puts_are_the_engines(void)
 }
 
 static bool
-is_put(const struct step *step)
+may_be_on_stream(const struct step *step)
 {
-	return step->kind == STEP_PUT || step->kind == STEP_SIGNAL;
+	return step->kind >= STEP_SIGNAL && step->kind <= STEP_FLUSH;
 }
 
 static void
@@ -360,10 +367,10 @@ spare_puts(struct program *program)
 	for (int i = 0; i < program->count; i++) {
 		struct step *step = &program->steps[i];
 
-		if (is_put(step))
+		if (may_be_on_stream(step))
 			step->timeout_ns = 0;
 		if (step->kind == STEP_CANCEL &&
-		    is_put(&program->steps[step->target]))
+		    may_be_on_stream(&program->steps[step->target]))
 			step->kind = STEP_RELEASE;
 		/* It leaves open whether they signal. */
 		if (step->kind == STEP_ABORT || step->kind == STEP_BREAK)
@@ -387,6 +394,7 @@ program_make(struct program *program, uint64_t seed, enum replay_mode mode)
 		.deadlines = !async,
 		.faults = async && mode != MODE_CUDA,
 		.issued = mode == MODE_STREAM,
+		.split = mode != MODE_STREAM && seed % 5 == 0,
 		.sick = async && mode != MODE_CUDA && percent(&m.state, 5),
 	};
 	while (i < program->count) {
@@ -400,8 +408,8 @@ program_make(struct program *program, uint64_t seed, enum replay_mode mode)
 }
 
 static const char *const names[STEP_KINDS] = {
-	"send", "recv", "signal", "put", "wait", "record", "stream_wait",
-	"group_begin", "group_end", "refused", "cancel", "release", "advance",
+	"send", "recv", "signal", "get", "put", "flush", "wait", "record",
+	"stream_wait", "group_begin", "group_end", "abandon", "refused", "cancel", "release", "advance",
 	"abort", "break", "fault"
 };
 
@@ -416,9 +424,15 @@ print_step(const struct step *step, int number, FILE *file)
 		fprintf(file, " %speer %d, %s%s %d", step->any ? "any, " : "",
 		        step->peer, step->any_tag ? "any " : "",
 		        step->kind <= STEP_RECV ? "tag" : "context", step->tag);
-	if (step->kind == STEP_SIGNAL || step->kind == STEP_PUT)
+	if (step->kind == STEP_SIGNAL || (step->kind == STEP_PUT && !step->silent))
 		fprintf(file, ", signal %d", step->signal);
-	if (step->kind <= STEP_RECV || step->kind == STEP_PUT)
+	if (step->kind == STEP_SIGNAL)
+		fprintf(file, " x %d", step->units);
+	if (step->kind == STEP_FLUSH && !step->all)
+		fprintf(file, " of peer %d", step->peer);
+	if (step->kind == STEP_WAIT && step->counts)
+		fprintf(file, " for the value %d of the first of", step->units - 1);
+	if (step->kind <= STEP_PUT && step->kind != STEP_SIGNAL)
 		fprintf(file, ", %zu bytes", step->bytes);
 	if (step->kind <= STEP_RECV && step->tensors > 0)
 		fprintf(file, " in %d tensors%s", step->tensors,
@@ -451,8 +465,9 @@ print_step(const struct step *step, int number, FILE *file)
 void
 program_print(const struct program *program, FILE *file)
 {
-	fprintf(file, "seed %llu, %d ranks%s:\n",
+	fprintf(file, "seed %llu, %d ranks%s%s:\n",
 	        (unsigned long long)program->seed, program->ranks,
+	        program->split ? ", split off others" : "",
 	        program->sick ? ", the device breaks at the end" : "");
 	for (int i = 0; i < program->count; i++) {
 		if (!program->steps[i].left_out)

@@ -117,12 +117,14 @@ model_applies(const struct model *model, int number)
 		const struct step *begin = &model->program->steps[model->group];
 
 		return step->kind == STEP_GROUP_END ||
+		       step->kind == STEP_ABANDON ||
 		       ((step->kind <= STEP_WAIT ||
 		         step->kind == STEP_REFUSED) &&
 		        step->rank == begin->rank);
 	}
 	switch (step->kind) {
 	case STEP_GROUP_END:
+	case STEP_ABANDON:
 		return false;
 	case STEP_GROUP_BEGIN:
 		return model->broken[step->rank] == BATON_OK;
@@ -133,7 +135,9 @@ model_applies(const struct model *model, int number)
 	case STEP_SEND:
 	case STEP_RECV:
 	case STEP_SIGNAL:
+	case STEP_GET:
 	case STEP_PUT:
+	case STEP_FLUSH:
 	case STEP_WAIT:
 	case STEP_RECORD:
 	case STEP_REFUSED:
@@ -262,6 +266,7 @@ model_end_group(struct model *model)
 	return refusal;
 }
 
+/* It is void, without an end that says so. */
 void
 model_exit(struct model *model)
 {
@@ -346,7 +351,9 @@ model_step(struct model *model, int number)
 	case STEP_SEND:
 	case STEP_RECV:
 	case STEP_SIGNAL:
+	case STEP_GET:
 	case STEP_PUT:
+	case STEP_FLUSH:
 	case STEP_WAIT:
 	case STEP_RECORD:
 		return enqueue(model, number);
@@ -363,6 +370,9 @@ model_step(struct model *model, int number)
 		break;
 	case STEP_GROUP_END:
 		return model_end_group(model);
+	case STEP_ABANDON:
+		model_exit(model);
+		break;
 	case STEP_REFUSED:
 		if (model->broken[step->rank] != BATON_OK)
 			return model->broken[step->rank];
@@ -604,6 +614,19 @@ match(struct model *model, int number)
 		meet(model, sends ? number : best, sends ? best : number);
 }
 
+/* In its own part of the peer's window. */
+static void
+put_or_get(struct model *model, int number)
+{
+	const struct step *step = &model->program->steps[number];
+	unsigned char *part = model->windows[step->peer][step->rank][step->tag];
+
+	if (step->kind == STEP_GET)
+		memcpy(model->got[number], part, step->bytes);
+	for (size_t i = 0; step->kind == STEP_PUT && i < step->bytes; i++)
+		part[i] = model_byte(number, i);
+}
+
 static void
 issue(struct model *model, int number)
 {
@@ -615,14 +638,14 @@ issue(struct model *model, int number)
 		match(model, number);
 		return;
 	}
-	if (step->kind == STEP_PUT) {
-		for (size_t i = 0; i < step->bytes; i++)
-			model->windows[step->peer][step->rank][step->tag][i] =
-				model_byte(number, i);
-	}
-	model->counters[step->peer][step->rank][step->signal][step->tag]++;
+	put_or_get(model, number);
+	if (step->kind == STEP_SIGNAL)
+		model->counters[step->peer][step->rank][step->signal][step->tag] +=
+			(uint64_t)step->units;
+	else if (step->kind == STEP_PUT && !step->silent)
+		model->counters[step->peer][step->rank][step->signal][step->tag]++;
 	end(model, number, BATON_OK,
-	    step->kind == STEP_PUT ? step->bytes : 0);
+	    step->kind == STEP_SIGNAL ? 0 : step->bytes);
 }
 
 static bool
@@ -632,7 +655,7 @@ same_fifo(const struct step *a, const struct step *b)
 
 	return a->rank == b->rank && a->peer == b->peer && a->tag == b->tag &&
 	       (message ? a->kind == b->kind
-	                : b->kind == STEP_SIGNAL || b->kind == STEP_PUT);
+	                : b->kind > STEP_RECV && b->kind <= STEP_PUT);
 }
 
 /* Is something before it in its FIFO? */
@@ -688,6 +711,11 @@ is_signaled(const struct model *model, int number)
 	const struct step *steps = model->program->steps;
 	int rank = steps[number].rank;
 
+	if (steps[number].counts)
+		return model->counters[rank][steps[number].descs[0].peer]
+		                      [steps[number].descs[0].signal]
+		                      [steps[number].descs[0].context] + 1 >=
+		       (uint64_t)steps[number].units;
 	for (int d = 0; d < steps[number].desc_count; d++) {
 		int peer = steps[number].descs[d].peer;
 		int signal = steps[number].descs[d].signal;
@@ -697,7 +725,7 @@ is_signaled(const struct model *model, int number)
 		for (int i = 0; i <= number; i++) {
 			const struct op *op = &model->ops[i];
 
-			if (steps[i].kind != STEP_WAIT ||
+			if (steps[i].kind != STEP_WAIT || steps[i].counts ||
 			    steps[i].rank != rank || op->state == OP_NONE ||
 			    op->state == OP_VOID ||
 			    (op->state == OP_ENDED && op->status != BATON_OK))
@@ -710,15 +738,35 @@ is_signaled(const struct model *model, int number)
 	return true;
 }
 
+/* The puts and gets of its stream that were called before it have ended; signals too, of which it tells nothing. */
+static bool
+is_flushed(const struct model *model, int number)
+{
+	const struct step *steps = model->program->steps;
+	const struct step *flush = &steps[number];
+
+	for (int i = 0; i < number; i++) {
+		if (steps[i].kind >= STEP_SIGNAL && steps[i].kind <= STEP_PUT &&
+		    steps[i].rank == flush->rank &&
+		    steps[i].stream == flush->stream &&
+		    (flush->all || steps[i].peer == flush->peer) &&
+		    is_pending(&model->ops[i]))
+			return false;
+	}
+	return true;
+}
+
 static bool
 waits_end(struct model *model)
 {
 	bool changed = false;
 
 	for (int i = 0; i < model->program->count; i++) {
+		const struct step *step = &model->program->steps[i];
+
 		if (model->ops[i].state == OP_ARMED &&
-		    model->program->steps[i].kind == STEP_WAIT &&
-		    is_signaled(model, i)) {
+		    ((step->kind == STEP_WAIT && is_signaled(model, i)) ||
+		     (step->kind == STEP_FLUSH && is_flushed(model, i)))) {
 			end(model, i, BATON_OK, 0);
 			changed = true;
 		}
@@ -783,6 +831,7 @@ model_equal(const struct model *a, const struct model *b)
 	}
 	return memcmp(a->counters, b->counters, sizeof(a->counters)) == 0 &&
 	       memcmp(a->windows, b->windows, sizeof(a->windows)) == 0 &&
+	       memcmp(a->got, b->got, sizeof(a->got)) == 0 &&
 	       memcmp(a->broken, b->broken, sizeof(a->broken)) == 0 &&
 	       a->now == b->now && a->fault == b->fault;
 }

@@ -14,6 +14,9 @@
  * contexts of its own, so that all orders end alike; and a race of two calls, where each
  * order has an end of its own, and what is seen must be one of those.
  *
+ * The communicators of some programs are split off others, in another order of the ranks, and one rank has none.  Those
+ * others have a receive that is pending all the while, and gets its message at the end.
+ *
  * After each call, what the model says has ended is waited for; then everything that
  * a program can see must be as in the model: requests, queues, streams, counters,
  * windows, and at the end the buffers.  But for the first mode nothing tells when an
@@ -51,6 +54,11 @@ struct replay {
 	enum replay_mode mode;
 	struct model model;
 	struct baton_comm *comms[RANKS_MAX];
+	/* Those that they were split off, of one rank more; a receive is pending there all the time. */
+	struct baton_comm *parents[RANKS_MAX + 1];
+	baton_stream parent_stream;
+	baton_request parent_request;
+	int parent_got;
 	struct baton_queue *queues[RANKS_MAX];
 	struct baton_window *windows[RANKS_MAX];
 	unsigned char memory[RANKS_MAX][RANKS_MAX][CONTEXTS][PUT_BYTES_MAX];
@@ -210,6 +218,113 @@ register_windows(struct replay *r, bool registers)
 	return true;
 }
 
+struct splitting {
+	struct replay *replay;
+	int rank; /* of the parent */
+	enum baton_status status;
+	pthread_t thread;
+};
+
+/* Ranks in the order of their keys; the last one has no child. */
+static void *
+split_rank(void *arg)
+{
+	struct splitting *one = arg;
+	struct replay *r = one->replay;
+	int ranks = r->program->ranks;
+	bool last = one->rank == ranks;
+	struct baton_comm *child = NULL;
+
+	one->status = baton_comm_split(r->parents[one->rank],
+	                               last ? BATON_COLOR_NONE : 3, -one->rank,
+	                               NULL, &child);
+	if (!last)
+		r->comms[ranks - 1 - one->rank] = child;
+	else if (child)
+		one->status = BATON_ERR_INVALID;
+	return NULL;
+}
+
+static bool
+split_world(struct replay *r)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	struct splitting ranks[RANKS_MAX + 1];
+	int n = r->program->ranks + 1;
+
+	detached.flags = BATON_OP_DETACHED;
+	if (baton_stream_create(r->parents[0], &r->parent_stream) != BATON_OK ||
+	    baton_recv(&r->parent_got, sizeof(r->parent_got), BATON_UINT8,
+	               BATON_ANY_SOURCE, 0, r->parents[0], r->parent_stream,
+	               &detached, &r->parent_request) != BATON_OK)
+		return differ(r, "the parent: %s", baton_last_error());
+	for (int i = 0; i < n; i++) {
+		ranks[i] = (struct splitting){.replay = r, .rank = i};
+		if (pthread_create(&ranks[i].thread, NULL, split_rank, &ranks[i]))
+			abort();
+	}
+	for (int i = 0; i < n; i++)
+		pthread_join(ranks[i].thread, NULL);
+	for (int i = 0; i < n; i++) {
+		if (ranks[i].status != BATON_OK)
+			return differ(r, "split: %s",
+			              baton_status_name(ranks[i].status));
+	}
+	for (int i = 0; i < n - 1; i++) {
+		if (baton_comm_rank(r->comms[i]) != i ||
+		    baton_comm_size(r->comms[i]) != n - 1)
+			return differ(r, "split: rank %d is another", i);
+	}
+	return true;
+}
+
+/* What the program did to the children is nothing to it. */
+static bool
+meet_on_parent(struct replay *r)
+{
+	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
+	int last = r->program->ranks, sent = (int)r->program->seed;
+	struct baton_completion done = {.peer = -1};
+	enum baton_status status;
+
+	detached.flags = BATON_OP_DETACHED;
+	if (baton_test(r->parent_request, NULL) != BATON_PENDING)
+		return differ(r, "the parent's receive has ended");
+	if (baton_send(&sent, sizeof(sent), BATON_UINT8, 0, 0, r->parents[last],
+	               r->parent_stream, &detached, NULL) != BATON_OK)
+		return differ(r, "the parent: %s", baton_last_error());
+	status = baton_finish(&r->parent_request, PATIENCE_NS, &done);
+	if (status != BATON_OK || done.peer != last || r->parent_got != sent)
+		return differ(r, "the parent's receive: %s, of rank %d",
+		              baton_status_name(status), done.peer);
+	return baton_stream_synchronize(r->parents[last], r->parent_stream) ==
+	               BATON_OK ||
+	       differ(r, "the parent's stream: %s", baton_last_error());
+}
+
+static bool
+close_parents(struct replay *r)
+{
+	int n = r->program->split ? r->program->ranks + 1 : 0;
+
+	if (n == 0)
+		return true;
+	if (!r->program->sick && !meet_on_parent(r))
+		return false;
+	for (int i = 0; i < n && r->program->sick; i++) {
+		if (baton_comm_abort(r->parents[i]) != BATON_OK)
+			return differ(r, "abort of a parent: %s", baton_last_error());
+	}
+	if (baton_stream_destroy(r->parents[0], r->parent_stream) != BATON_OK)
+		return differ(r, "the parent's stream: %s", baton_last_error());
+	for (int i = 0; i < n; i++) {
+		if (baton_comm_destroy(r->parents[i]) != BATON_OK)
+			return differ(r, "destroy of a parent: %s",
+			              baton_last_error());
+	}
+	return true;
+}
+
 static bool
 open_world(struct replay *r)
 {
@@ -230,7 +345,10 @@ open_world(struct replay *r)
 	status = (r->mode == MODE_STREAM  ? open_stream_issued
 	          : r->mode == MODE_ASYNC ? open_async
 	                                  : baton_comm_create_local)(
-		r->program->ranks, &options, r->comms);
+		r->program->ranks + r->program->split, &options,
+		r->program->split ? r->parents : r->comms);
+	if (status == BATON_OK && r->program->split && !split_world(r))
+		return false;
 	for (int i = 0; status == BATON_OK && i < r->program->ranks; i++)
 		status = baton_queue_create(r->comms[i], STEPS_MAX,
 		                            &r->queues[i]);
@@ -302,6 +420,40 @@ call_list(const struct replay *r, int number, baton_stream stream,
 }
 
 static enum baton_status
+call_onesided(const struct replay *r, int number, void *buffer,
+              const struct baton_op_options *options, baton_request *request_p)
+{
+	const struct step *step = &r->program->steps[number];
+	struct baton_comm *comm = r->comms[step->rank];
+	struct baton_window *window = r->windows[step->rank];
+	baton_stream stream = r->streams[step->stream];
+	size_t at = (size_t)(step->rank * CONTEXTS + step->tag) * PUT_BYTES_MAX;
+
+	if (step->kind == STEP_FLUSH)
+		return baton_flush(step->all ? BATON_ALL_PEERS : step->peer, 0,
+		                   comm, stream, options, request_p);
+	if (step->kind == STEP_GET)
+		return baton_get(buffer, step->bytes, BATON_UINT8, step->peer,
+		                 window, at, step->tag, 0, comm, stream, options,
+		                 request_p);
+	if (step->kind == STEP_PUT && step->silent)
+		return baton_put(buffer, step->bytes, BATON_UINT8, step->peer,
+		                 window, at, step->tag, 0, comm, stream, options,
+		                 request_p);
+	if (step->kind == STEP_PUT)
+		return baton_put_signal(buffer, step->bytes, BATON_UINT8,
+		                        step->peer, window, at, step->signal,
+		                        step->tag, 0, comm, stream, options,
+		                        request_p);
+	if (step->units == 1)
+		return baton_signal(step->peer, step->signal, step->tag, 0, comm,
+		                    stream, options, request_p);
+	return baton_signal_add(step->peer, step->signal, step->tag,
+	                        (uint32_t)step->units, 0, comm, stream, options,
+	                        request_p);
+}
+
+static enum baton_status
 call_operation(struct replay *r, int number)
 {
 	const struct step *step = &r->program->steps[number];
@@ -332,7 +484,7 @@ call_operation(struct replay *r, int number)
 	if (step->kind == STEP_SEND || step->kind == STEP_PUT) {
 		for (size_t i = 0; i < step->bytes; i++)
 			here[i] = model_byte(number, i);
-	} else if (step->kind == STEP_RECV) {
+	} else if (step->kind == STEP_RECV || step->kind == STEP_GET) {
 		memset(here, 0xee, BYTES_MAX);
 	}
 	if (r->on_device && step->kind <= STEP_PUT)
@@ -347,17 +499,16 @@ call_operation(struct replay *r, int number)
 		return baton_recv(buffer, step->bytes, BATON_UINT8, peer_of(step),
 		                  tag_of(step), comm, stream, &options, request_p);
 	case STEP_SIGNAL:
-		return baton_signal(step->peer, step->signal, step->tag, 0,
-		                    comm, stream, &options, request_p);
+	case STEP_GET:
 	case STEP_PUT:
-		return baton_put_signal(
-			buffer, step->bytes, BATON_UINT8, step->peer,
-			r->windows[step->rank],
-			(size_t)(step->rank * CONTEXTS + step->tag) *
-				PUT_BYTES_MAX,
-			step->signal, step->tag, 0, comm, stream, &options,
-			request_p);
+	case STEP_FLUSH:
+		return call_onesided(r, number, buffer, &options, request_p);
 	case STEP_WAIT:
+		if (step->counts)
+			return baton_wait_signal_count(
+				descs->peer, descs->signal_index, descs->context,
+				(uint64_t)(step->units - 1), comm, stream, &options,
+				request_p);
 		return baton_wait_signal((size_t)step->desc_count, descs, comm,
 		                         stream, &options, request_p);
 	default:
@@ -406,8 +557,11 @@ call(struct replay *r, int number)
 	case STEP_GROUP_BEGIN:
 		return baton_group_begin(comm);
 	case STEP_GROUP_END:
+	case STEP_ABANDON:
 		begin = r->group_at[number];
-		return baton_group_end(r->comms[r->program->steps[begin].rank]);
+		return (step->kind == STEP_ABANDON ? baton_group_abandon
+		                                   : baton_group_end)(
+			r->comms[r->program->steps[begin].rank]);
 	case STEP_REFUSED:
 		return baton_send(&nothing, 1, BATON_UINT8, r->program->ranks,
 		                  0, comm, r->streams[0], NULL, NULL);
@@ -681,7 +835,16 @@ check_list(struct replay *r, int number)
 	       check_told(r, number, sent);
 }
 
-/* What a receive has in its buffer: the message, and nothing behind it. */
+/* The byte that a receive or get has there. */
+static unsigned char
+byte_of(const struct replay *r, int number, size_t b)
+{
+	return r->program->steps[number].kind == STEP_GET
+	               ? r->model.got[number][b]
+	               : model_byte(r->model.ops[number].partner, b);
+}
+
+/* What a receive or get has in its buffer: the message, and nothing behind it. */
 static bool
 check_buffers(struct replay *r)
 {
@@ -691,22 +854,24 @@ check_buffers(struct replay *r)
 		                      ? op->bytes
 		                      : r->program->steps[i].bytes;
 
-		if (r->program->steps[i].kind != STEP_RECV ||
+		if ((r->program->steps[i].kind != STEP_RECV &&
+		     r->program->steps[i].kind != STEP_GET) ||
 		    op->state != OP_ENDED)
 			continue;
 		if (r->on_device)
 			sim->sim_peek(r->buffers[i],
 			              (CUdeviceptr)(uintptr_t)buffer_of(r, i),
 			              BYTES_MAX);
-		if (r->program->steps[i].tensors > 0) {
+		if (r->program->steps[i].kind == STEP_RECV &&
+		    r->program->steps[i].tensors > 0) {
 			if (!check_list(r, i))
 				return false;
 			continue;
 		}
 		for (size_t b = 0; op->status == BATON_OK && b < op->bytes; b++) {
-			if (r->buffers[i][b] != model_byte(op->partner, b))
-				return differ(r, "byte %zu of the receive %d is "
-				                 "not that of the send %d",
+			if (r->buffers[i][b] != byte_of(r, i, b))
+				return differ(r, "byte %zu of the receive or get "
+				                 "%d is not that of the send %d",
 				              b, i, op->partner);
 		}
 		for (size_t b = from; b < BYTES_MAX; b++) {
@@ -1250,7 +1415,7 @@ close_world(struct replay *r)
 			return false;
 	}
 	model_settle(&r->model);
-	return check_all(r) && take_down(r);
+	return check_all(r) && take_down(r) && close_parents(r);
 }
 
 /* The device has a sticky error: what is pending ends with it, and all can be taken down
@@ -1275,7 +1440,7 @@ close_sick_world(struct replay *r)
 			return differ(r, "abort: %s", baton_last_error());
 		model_break(&r->model, i, BATON_ERR_ABORTED);
 	}
-	if (!check_ends(r) || !take_down(r))
+	if (!check_ends(r) || !take_down(r) || !close_parents(r))
 		return false;
 	fake_device_heal();
 	return true;
