@@ -86,6 +86,7 @@ file(WRITE ${WORK}/tree/docs/glossary.md "# Glossary
 |---|---|
 | `gizmo`, `gizmos` | device |
 | `so are all` | all |
+| `gadget below`, `place of a gadget` | lower; location |
 ")
 file(WRITE ${WORK}/tree/transport/it/it.c "/* A device.\n * It is there. */\n")
 set(semicolon ";")
@@ -162,6 +163,8 @@ spoil(README.md "return 0" "return 1" "example is not samples/hello.c")
 spoil(docs/semantics.md "# Semantics" "# Gizmos" "semantics.md: uses .gizmos.: see")
 spoil(include/baton_mpi.h "nothing" "no gizmo" "baton_mpi.h: uses .gizmo.")
 spoil(transport/it/it.c "It is there" "So\n * are all" "it.c: uses .so are all.")
+spoil(transport/it/it.c "It is there" "The gadget\n * below is there" "it.c: uses .gadget below.")
+spoil(transport/it/it.c "It is there" "The place of\n * a gadget" "it.c: uses .place of a gadget.")
 spoil(${page} "baton_go - go" "baton_go - go, a `gizmo`" "baton_go.3.md: uses .gizmo.")
 spoil(docs/glossary.md "Words that are not" "Words not" "no words found in docs/glossary.md")
 if(CC)

@@ -14,7 +14,7 @@
  * operations of it are pending.
  *
  * A call that is recorded goes the whole way of a call: its checks, a slot from the pool,
- * the place of its buffer, its path, up to where it would be published (`add`).
+ * the location of its buffer, its path, up to where it would be published (`add`).
  * There it is refused with BATONI_RECORDED, so that everything is given back, and then it is
  * kept as an entry.  So a plan has only calls that would have been accepted.
  *

@@ -399,7 +399,7 @@ poke_control(const struct unit *unit, int in, int of)
 	struct batoni_ring_control *control = batoni_ring_control(
 		&world.layout, world.ranks[in].area, of);
 	_Atomic uint32_t *words[] = {&control->taken, &control->matched,
-	                             &control->look, &control->hungry,
+	                             &control->warmth, &control->hungry,
 	                             &control->scan};
 
 	if (unit->slot % 8 < 5)

@@ -10,7 +10,7 @@ static bool
 is_loaded_by(enum side side, unsigned word)
 {
 	switch (word) {
-	case LOOK:
+	case WARMTH:
 	case TAKEN:
 	case LISTENING:
 	case WRITER_BITS:

@@ -58,7 +58,7 @@ enum { COLD, WARM };
 enum word {
 	CELL,
 	REST = CELL + CELLS,
-	LOOK = REST + CELLS,
+	WARMTH = REST + CELLS,
 	TAKEN,
 	HUNGRY,
 	BITS, /* of the reader; then its bell */

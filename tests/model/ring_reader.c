@@ -134,14 +134,14 @@ reader_tells(const struct rules *rules, struct state *s, unsigned choice)
 
 /* S1, or the ring becomes warm. */
 static bool
-set_look(struct state *s, unsigned look)
+set_warmth(struct state *s, unsigned warmth)
 {
-	if (s->r.warm == look)
+	if (s->r.warm == warmth)
 		return true;
 	if (s->buffered[READER] == BUFFER)
 		return false;
-	s->r.warm = (uint8_t)look;
-	ring_store(s, READER, LOOK, look, RELAXED);
+	s->r.warm = (uint8_t)warmth;
+	ring_store(s, READER, WARMTH, warmth, RELAXED);
 	return true;
 }
 
@@ -162,7 +162,7 @@ reader_passes(const struct rules *rules, struct state *s, unsigned choice)
 			s->r.step = R_COOL;
 		else
 			return false;
-		return s->r.step != R_COOL || set_look(s, COLD);
+		return s->r.step != R_COOL || set_warmth(s, COLD);
 	case R_ANSWER_LOAD:
 		if (!ring_load(rules, s, READER, BITS, RELAXED, choice, &value))
 			return false;
@@ -171,7 +171,7 @@ reader_passes(const struct rules *rules, struct state *s, unsigned choice)
 	case R_ANSWER:
 		if (!ring_exchange(rules, s, READER, BITS, 0, &value))
 			return false;
-		return set_look(s, WARM) && read_to(s, R_PASS);
+		return set_warmth(s, WARM) && read_to(s, R_PASS);
 	default: /* R_COOL */
 		return ring_fence(s, READER) && read_to(s, R_PASS);
 	}
@@ -221,7 +221,7 @@ reader_sleeps(const struct rules *rules, struct state *s, unsigned choice)
 	case R_S0_LISTEN:
 		s->r.step = s->r.warm && rules->omission != S3 ? R_S2_WARM : R_S2;
 		return ring_set(rules, s, READER, LISTENING, 1) &&
-		       (rules->omission == S1 || set_look(s, COLD));
+		       (rules->omission == S1 || set_warmth(s, COLD));
 	case R_S2_WARM:
 		read_to(s, begin_s4(rules));
 		return rules->omission == S2 || ring_fence(s, READER);

@@ -138,7 +138,7 @@ ring_writer_goes(const struct rules *rules, struct state *s, unsigned choice)
 		return true;
 	}
 	if (step == W_LOOK) {
-		if (!ring_load(rules, s, WRITER, LOOK, RELAXED, choice, &value))
+		if (!ring_load(rules, s, WRITER, WARMTH, RELAXED, choice, &value))
 			return false;
 		s->w.step = W_BIT;
 		return value == WARM ? published(s) : true;

@@ -13,9 +13,9 @@
 
 #include <assert.h>
 
-static const size_t rooms[NEAR_ROOMS] = {64, 512, 2048, NEAR_SHORT_MAX};
+static const size_t class_bytes[NEAR_CLASSES] = {64, 512, 2048, NEAR_SHORT_MAX};
 
-/* It has its bytes with it. */
+/* Does the arrival have its bytes with it? */
 static bool
 is_whole(const struct batoni_ring_head *head)
 {
@@ -27,20 +27,20 @@ is_whole(const struct batoni_ring_head *head)
 static struct near_arrival *
 new_arrival(struct batoni_pairs *near, size_t bytes)
 {
-	unsigned room = 0;
+	unsigned class = 0;
 	struct near_arrival *arrival;
 
-	while (rooms[room] < bytes)
-		room++;
-	arrival = near->free[room];
+	while (class_bytes[class] < bytes)
+		class ++;
+	arrival = near->free[class];
 	if (arrival) {
-		near->free[room] = arrival->next_free;
+		near->free[class] = arrival->next_free;
 		return arrival;
 	}
-	arrival = batoni_alloc(1, sizeof(*arrival) + rooms[room]);
+	arrival = batoni_alloc(1, sizeof(*arrival) + class_bytes[class]);
 	if (arrival) {
 		arrival->end.is_arrival = true;
-		arrival->room = room;
+		arrival->size_class = class;
 		batoni_list_append(&near->arrivals, &arrival->all);
 	}
 	return arrival;
@@ -49,8 +49,8 @@ new_arrival(struct batoni_pairs *near, size_t bytes)
 static void
 free_arrival(struct batoni_pairs *near, struct near_arrival *arrival)
 {
-	arrival->next_free = near->free[arrival->room];
-	near->free[arrival->room] = arrival;
+	arrival->next_free = near->free[arrival->size_class];
+	near->free[arrival->size_class] = arrival;
 }
 
 static uint64_t
@@ -59,7 +59,7 @@ slot_key(int from, uint32_t slot)
 	return (uint64_t)(uint32_t)from << 32 | slot;
 }
 
-/* Put it into the queue of such messages, whose front was found. */
+/* Put the end into the queue of its key, whose front was found. */
 static void
 enter(struct batoni_pairs *near, struct near_arrival *arrival, uint64_t key,
       struct near_end *front)
@@ -69,7 +69,7 @@ enter(struct batoni_pairs *near, struct near_arrival *arrival, uint64_t key,
 	batoni_list_append(&near->peers[arrival->from].arrived, &arrival->link);
 }
 
-/* Take it out of its queue. */
+/* Take the end out of its queue. */
 static void
 leave(struct batoni_pairs *near, struct near_arrival *arrival)
 {
@@ -99,7 +99,8 @@ type_of(const struct batoni_ring_head *head)
 	return head->type - 1;
 }
 
-/* A message with its bytes: in the ring, or in an arrival.  How the receive ends. */
+/* The receive meets a message with its bytes, in the ring or in an arrival.  Returns the status
+ * in which the receive ends. */
 static inline enum baton_status
 meet_plain(struct batoni_pairs *near, struct batoni_transfer *transfer, int from,
            const struct batoni_ring_head *head, const unsigned char *bytes_or_null)
@@ -135,7 +136,7 @@ meet_whole(struct batoni_pairs *near, struct batoni_transfer *transfer, int from
 	return status;
 }
 
-/* The front of the queue of such messages, or NULL. */
+/* The front of the queue of this key, or NULL. */
 static struct near_end *
 find_front(struct batoni_pairs *near, uint64_t key)
 {
@@ -171,7 +172,7 @@ keep_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head *h
 	return true;
 }
 
-/* The receive from any rank or of any tag that meets it, begun; or NULL. */
+/* The receive from any rank or of any tag that meets the message: it has begun; or NULL. */
 static struct near_node *
 claimed(struct batoni_pairs *near, int from, const struct batoni_ring_head *head)
 {
@@ -242,14 +243,14 @@ keep_announced(struct batoni_pairs *near, int from,
 	return true;
 }
 
-/* The receives of this key, which are posted, meet nothing any more; nor do later ones. */
+/* The posted receives of this key meet nothing any more, and nor do later ones. */
 static bool
 bar(struct batoni_pairs *near, int from, const struct batoni_ring_head *head,
     const struct near_announcement *what, uint64_t key)
 {
 	struct near_end *front;
 
-	/* It is at the front where a receive was. */
+	/* The arrival is at the front of the queue, where a receive was. */
 	while ((front = find_front(near, key)) && !front->is_arrival) {
 		batoni_match_leave(&near->match, &front->match);
 		((struct near_node *)front)->state = NEAR_BARRED;
@@ -267,7 +268,7 @@ is_sound_block(const struct batoni_ring_head *head, const struct near_announceme
 
 	if (head->cells != BATONI_RING_BLOCK_CELLS)
 		return true;
-	/* By chunks they would count as bytes of the message (fetch.c). */
+	/* In chunks the header's bytes would count as bytes of the message (fetch.c). */
 	if (head->kind == BATONI_RING_ANNOUNCE && what->header_bytes != 0)
 		return false;
 	if (block->serial == 0 || block->bytes == 0 || block->bytes > PTRDIFF_MAX)
@@ -375,8 +376,8 @@ arrive_other(struct batoni_pairs *near, int peer,
 	return true;
 }
 
-/* The message at the head of the ring from this peer.  False: there is no memory for it, and it stays
- * there. */
+/* Take the message at the head of the ring from this peer.  False: there is no memory for it, and
+ * it stays there. */
 static inline bool
 arrive(struct batoni_pairs *near, int peer, const struct batoni_ring_head *head)
 {
@@ -397,12 +398,12 @@ batoni_near_drain(struct batoni_pairs *near, int peer, size_t most)
 {
 	struct near_peer *from = &near->peers[peer];
 	struct batoni_ring_head head;
-	enum batoni_ring_look look = BATONI_RING_EMPTY;
+	enum batoni_ring_found found = BATONI_RING_EMPTY;
 	size_t n;
 
 	for (n = 0; n < most && !near->broken; n++) {
-		look = batoni_ring_peek(&from->in, &head);
-		if (look != BATONI_RING_HERE)
+		found = batoni_ring_peek(&from->in, &head);
+		if (found != BATONI_RING_HERE)
 			break;
 		/* Without memory for it the engine may not sleep: nobody would tell when there is. */
 		if (!arrive(near, peer, &head)) {
@@ -412,9 +413,9 @@ batoni_near_drain(struct batoni_pairs *near, int peer, size_t most)
 		if (batoni_ring_take(&from->in, head.cells))
 			batoni_ring_call(&from->out);
 	}
-	if (look == BATONI_RING_BROKEN)
+	if (found == BATONI_RING_BROKEN)
 		batoni_near_break(near, peer, "a header");
-	else if (look == BATONI_RING_HERE && !near->broken &&
+	else if (found == BATONI_RING_HERE && !near->broken &&
 	         !batoni_ring_is_empty(&from->in))
 		batoni_near_call_later(near, peer);
 	return n;
@@ -455,7 +456,8 @@ meet_left(struct batoni_pairs *near, struct near_node *node,
 	return status;
 }
 
-/* The receive meets the arrival at the front, which goes, unless it bars.  AGAIN: it is no more. */
+/* The receive meets the arrival at the front, which leaves the queue, unless it bars.  AGAIN: its
+ * sender has taken it back. */
 static enum baton_status
 meet_arrival(struct batoni_pairs *near, struct near_node *node,
              struct batoni_transfer *transfer, struct near_arrival *arrival)
@@ -476,7 +478,8 @@ meet_arrival(struct batoni_pairs *near, struct near_node *node,
 	return BATON_ERR_AGAIN;
 }
 
-/* Post it, and take what is in the peer's ring: a message that is there ends it within the call. */
+/* Post the receive, and take what is in the peer's ring: a message that is there ends it within
+ * the call. */
 static enum baton_status
 post(struct batoni_pairs *near, struct near_node *node,
      struct batoni_transfer *transfer, uint64_t key, struct near_end *front)

@@ -38,7 +38,7 @@
 
 enum { MAPPINGS_MAX = 64, UNUSED_MIN = 1024 };
 
-/* A close waits so long for a job that maps. */
+/* How long a close waits for a job that maps. */
 #define PATIENCE_NS UINT64_C(1000000000)
 
 enum mapping_state { OPENING, OPEN, REFUSED };
@@ -97,7 +97,7 @@ leave(struct batoni_job *job)
 	unmap(of_job(job));
 }
 
-/* It is in no list any more. */
+/* The mapping is in no list any more: free it. */
 static void
 give_back(struct near_mapping *mapping)
 {
@@ -207,7 +207,7 @@ batoni_near_mapped(struct batoni_pairs *near, int from,
 	batoni_list_append(near->mappings.next, &mapping->link);
 	if (mapping->state == OPENING)
 		settle(near, mapping);
-	/* By what was mapped, whatever this message says of the block. */
+	/* What was mapped decides, whatever this message says of the block. */
 	if (mapping->state != OPEN || offset > mapping->name.bytes ||
 	    bytes > mapping->name.bytes - offset)
 		return NULL;
@@ -230,7 +230,7 @@ batoni_near_forget(struct batoni_pairs *near, int from, uint64_t serial)
 	}
 }
 
-/* As much as there is is unmapped when this returns, but what a job is stuck in. */
+/* All mappings are unmapped when this returns, except one in which a job is stuck. */
 void
 batoni_near_close_blocks(struct batoni_pairs *near)
 {
@@ -279,7 +279,7 @@ batoni_near_say_all_gone(struct batoni_pairs *near, int peer)
 	return 1;
 }
 
-/* (A serial that a peer does not know is nothing to it.) */
+/* (A peer ignores a serial that it does not know.) */
 static void
 gone(struct batoni_shm_block_observer *observer, uint64_t serial)
 {

@@ -25,7 +25,7 @@
 
 #include "log.h"
 
-/* So many messages that the kernel has read end behind one check of the process. */
+/* How many messages that the kernel has read may end behind one check of the process. */
 enum { ENDS_AT_ONCE = 4 };
 
 static _Atomic uint64_t *
@@ -88,14 +88,14 @@ is_void(struct batoni_pairs *near, int from)
 {
 	if (near->alive == from)
 		return false;
-	/* (Of a process without a descriptor: false.) */
+	/* (For a process without a descriptor the answer is false.) */
 	if (batoni_pidfd_gone(near->base.peers[from].pidfd))
 		return true;
 	near->alive = from;
 	return false;
 }
 
-/* All bytes are here, or none are needed. */
+/* All bytes are here, or no more are needed: end the fetch. */
 static enum baton_status
 end_fetch(struct batoni_pairs *near, struct near_node *node)
 {
@@ -122,7 +122,7 @@ say_unread(struct batoni_pairs *near, int from)
 	           near->base.rank, from);
 }
 
-/* The bytes are to come by chunks, from the first on. */
+/* Ask for the bytes by chunks, from the first on. */
 static enum baton_status
 ask_for_chunks(struct batoni_pairs *near, struct near_node *node)
 {
@@ -242,8 +242,8 @@ copy_some(struct batoni_pairs *near, struct near_node *node, size_t *budget)
 	return node->moved == node->length ? BATON_OK : BATON_PENDING;
 }
 
-/* The receive meets the message: how it ends, OK once its bytes are copied; PENDING: a list, whose header is
- * to be read. */
+/* The receive meets the message.  Returns how it ends, OK once its bytes are copied; PENDING: it is
+ * a list, whose header is to be read. */
 static enum baton_status
 meet(struct batoni_transfer *transfer, const struct batoni_ring_head *head)
 {
@@ -321,7 +321,7 @@ batoni_near_grant(struct batoni_pairs *near, struct near_node *node)
 	return true;
 }
 
-/* Of the message, as it goes by chunks. */
+/* How many bytes of the message go by chunks. */
 static uint64_t
 bytes_by_chunks(const struct batoni_transfer *transfer)
 {
@@ -357,7 +357,7 @@ batoni_near_granted(struct batoni_pairs *near, int peer, uint32_t slot,
 	return true;
 }
 
-/* One, which there is room for. */
+/* Send one chunk, for which there is room. */
 static void
 send_chunk(struct batoni_pairs *near, struct near_node *node, size_t n)
 {
@@ -395,7 +395,8 @@ batoni_near_send_chunks(struct batoni_pairs *near, struct near_node *node,
 			struct near_peer *peer = &near->peers[node->peer];
 
 			batoni_near_set_moving(near, node, false);
-			/* Before what is not announced yet: its turn was before. */
+			/* It goes before the sends that are not announced yet, since its turn
+			 * was before theirs. */
 			batoni_list_append(peer->starved.next, &node->link);
 			return false;
 		}
@@ -437,7 +438,7 @@ batoni_near_chunk(struct batoni_pairs *near, int peer,
 	if (what[0] >= near->base.slots)
 		return false;
 	node = &near->nodes[what[0]];
-	/* It may have ended meanwhile, as of a peer that is gone. */
+	/* The receive may have ended meanwhile, for example since the peer is gone. */
 	if (node->state != NEAR_CHUNKED || node->generation != what[1] ||
 	    node->peer != peer)
 		return true;
@@ -493,7 +494,7 @@ batoni_near_copy(struct batoni_pairs *near)
 		if (status == BATON_OK) {
 			batoni_list_remove(&node->link);
 			batoni_list_append(&copied, &node->link);
-			/* Those from a mapping have nothing to wait for. */
+			/* Messages that were copied from a mapping need no check. */
 			if (!node->by_kernel || ++n % ENDS_AT_ONCE == 0)
 				end_all(near, &copied);
 		} else if (status != BATON_PENDING) {

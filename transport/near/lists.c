@@ -51,7 +51,7 @@ batoni_near_put_list(const struct batoni_ring_out *out,
 	}
 }
 
-/* Bytes of the message at the head of the ring, or of an arrival. */
+/* Copy bytes of the message at the head of the ring, or of an arrival. */
 static void
 get(const struct batoni_ring_in *in, const unsigned char *bytes_or_null, size_t at,
     void *to, size_t n)
@@ -131,8 +131,8 @@ batoni_near_announce_list(struct batoni_pairs *near, int peer,
 	what->segments = (uintptr_t)list->segments;
 }
 
-/* What was read of a sender contradicts itself.  One that gives its memory up says so before, and of one
- * that has ended it may be another process's. */
+/* What was read of a sender contradicts itself.  A sender that gives its memory up says so before;
+ * if its process has ended, the memory may be another process's. */
 static enum baton_status
 contradict(struct batoni_pairs *near, const struct near_node *node)
 {
@@ -218,7 +218,7 @@ cut(const struct batoni_tensor_list *list, struct batoni_list_cursor *cursor,
 	return true;
 }
 
-/* Those in the block that is mapped are copied, and go; the others keep their order. */
+/* Copy the parts that lie in the mapped block, and take them out; the others keep their order. */
 static void
 copy_mapped(struct batoni_pairs *near, const struct near_node *node, struct parts *parts)
 {
@@ -273,7 +273,7 @@ batoni_near_copy_list(struct batoni_pairs *near, struct near_node *node,
 		struct parts parts;
 		size_t n;
 
-		/* Past tensors that are empty or done. */
+		/* Go past tensors that are empty or done. */
 		batoni_cursor_peek(list, &node->cursor, 1);
 		n = list->count - node->cursor.segment;
 		if (n > PARTS_MAX)

@@ -20,7 +20,7 @@
 
 /* The lower transport has nothing of a message, but may have to tell that it is broken; and peers of
  * what is lent may be gone. */
-#define TESTS_A_LOOK 64u /* no more than liveness.c's TESTS_BETWEEN */
+#define TESTS_A_CHECK 64u /* no more than liveness.c's TESTS_BETWEEN */
 
 void
 batoni_near_break(struct batoni_pairs *near, int peer, const char *what)
@@ -45,7 +45,7 @@ batoni_near_make_pages(struct batoni_pairs *near, int peer)
 	struct near_peer *to = &near->peers[peer];
 	const struct batoni_ring_layout *layout = &near->layout;
 
-	/* Elsewhere all of it is there from creation on. */
+	/* Elsewhere all of the memory is there from creation on. */
 	if (!near->base.sparse_segments) {
 		atomic_store(&to->connected, true);
 		return BATON_OK;
@@ -92,24 +92,24 @@ batoni_near_starve(struct batoni_pairs *near, int peer, uint32_t cells)
 /* ---- looking ---- */
 
 static void
-set_look(struct batoni_pairs *near, int peer, uint32_t look)
+set_warmth(struct batoni_pairs *near, int peer, uint32_t warmth)
 {
 	struct batoni_ring_in *in = &near->peers[peer].in;
 
-	in->warm = look == BATONI_RING_WARM;
-	atomic_store_explicit(&in->control->look, look, memory_order_relaxed);
+	in->warm = warmth == BATONI_RING_WARM;
+	atomic_store_explicit(&in->control->warmth, warmth, memory_order_relaxed);
 }
 
-/* Cool it; what came meanwhile is taken. */
+/* Cool the ring, and take the messages that came meanwhile. */
 static size_t
 cool(struct batoni_pairs *near, int peer)
 {
-	set_look(near, peer, BATONI_RING_COLD);
+	set_warmth(near, peer, BATONI_RING_COLD);
 	batoni_ring_fence();
 	return batoni_near_drain(near, peer, NEAR_TAKE_MAX);
 }
 
-/* The rank's own look comes behind it. */
+/* The caller drains the ring after this. */
 static size_t
 warm(struct batoni_pairs *near, int peer)
 {
@@ -120,16 +120,17 @@ warm(struct batoni_pairs *near, int peer)
 	if (near->warm_n < NEAR_WARM_MAX) {
 		near->warm[near->warm_n++] = peer;
 	} else {
-		int *place = &near->warm[near->turn++ % NEAR_WARM_MAX];
+		int *entry = &near->warm[near->turn++ % NEAR_WARM_MAX];
 
-		events = cool(near, *place);
-		*place = peer;
+		events = cool(near, *entry);
+		*entry = peer;
 	}
-	set_look(near, peer, BATONI_RING_WARM);
+	set_warmth(near, peer, BATONI_RING_WARM);
 	return events;
 }
 
-/* The rank has called: its ring, room in the ring to it, and what it has copied. */
+/* The rank has called: drain its ring, use the room in the ring to it, and see what it has
+ * copied. */
 static size_t
 answer(struct batoni_pairs *near, int peer, bool may_warm)
 {
@@ -138,7 +139,7 @@ answer(struct batoni_pairs *near, int peer, bool may_warm)
 
 	if (atomic_load(&control->scan) && atomic_exchange(&control->scan, 0))
 		events += batoni_near_scan(near, peer);
-	/* The pages of the ring: as in a call that names the rank. */
+	/* Make the pages of the ring, as a call that names the rank would. */
 	if (batoni_near_connect(near, peer) != BATON_OK) {
 		batoni_near_call_later(near, peer);
 		return events;
@@ -177,7 +178,8 @@ answer_all(struct batoni_pairs *near, bool may_warm)
 	return events;
 }
 
-/* S1 to S4 (ring.h).  What is there is taken, however much: the engine may sleep behind it. */
+/* S1 to S4 (ring.h).  All messages that are there are taken, however many: the engine may sleep
+ * afterwards. */
 static size_t
 cool_all(struct batoni_pairs *near)
 {
@@ -185,7 +187,7 @@ cool_all(struct batoni_pairs *near)
 	size_t events = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		set_look(near, near->warm[i], BATONI_RING_COLD);
+		set_warmth(near, near->warm[i], BATONI_RING_COLD);
 	batoni_ring_fence();
 	near->warm_n = 0;
 	for (unsigned i = 0; i < n && !near->broken; i++)
@@ -223,7 +225,7 @@ batoni_near_is_gone(const struct batoni_pairs *near, int peer)
 	       (departure && atomic_load(&departure->away));
 }
 
-/* What is broken copies nothing any more. */
+/* A transport that is broken copies nothing any more. */
 static enum baton_status
 take_back(struct batoni_pairs *near, struct near_node *node)
 {
@@ -274,7 +276,7 @@ near_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	return status;
 }
 
-/* This process alone writes the buffer of a receive.  What is left of a send is given up. */
+/* This process alone writes the buffer of a receive.  The rest of a send is given up. */
 static enum baton_status
 near_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 {
@@ -295,7 +297,7 @@ near_scrap(struct batoni_path *path, struct batoni_transfer *transfer)
 
 /* ---- passes ---- */
 
-/* What was in progress with a peer that is gone by now.  Returns the number of events. */
+/* End what was in progress with a peer that is gone by now.  Returns the number of events. */
 static size_t
 ask_again(struct batoni_pairs *near)
 {
@@ -318,8 +320,8 @@ ask_again(struct batoni_pairs *near)
 	return events;
 }
 
-/* A process that was killed behind W3 has published a message, and has set no bit (ring.h).  So the ring
- * of a rank that is gone is looked at once more, before the engine ends what waits for it. */
+/* A process that was killed behind W3 has published a message, and has set no bit (ring.h).  So the
+ * ring of a rank that is gone is drained once more, before the engine ends what waits for it. */
 static size_t
 look_at_gone(struct batoni_pairs *near)
 {
@@ -384,14 +386,14 @@ near_test(struct batoni_path *path)
 		events += cool_all(near);
 	if (!batoni_list_empty(&near->copies))
 		events += batoni_near_copy(near);
-	if (__builtin_expect(++near->tests % TESTS_A_LOOK == 0 || listening, 0))
+	if (__builtin_expect(++near->tests % TESTS_A_CHECK == 0 || listening, 0))
 		events += look_around(near);
 	return events;
 }
 
-/* For a receive from any rank, or of any tag: the rings that are warm. */
+/* Poll the warm rings, for a receive from any rank or of any tag. */
 static size_t
-await_any(struct batoni_pairs *near, unsigned looks)
+await_any(struct batoni_pairs *near, unsigned polls)
 {
 	if (near->broken || near->lower_broke ||
 	    !batoni_list_empty(&near->copies))
@@ -405,7 +407,7 @@ await_any(struct batoni_pairs *near, unsigned looks)
 			near->budget = NEAR_PASS_MAX;
 			return batoni_near_drain(near, peer, NEAR_TAKE_MAX);
 		}
-		if (looks-- == 0)
+		if (polls-- == 0)
 			break;
 	}
 	return 0;
@@ -416,14 +418,14 @@ await_any(struct batoni_pairs *near, unsigned looks)
  * be copied, a pass does more than that. */
 static size_t
 near_await(struct batoni_path *path, struct batoni_transfer *transfer,
-           unsigned looks)
+           unsigned polls)
 {
 	struct batoni_pairs *near = batoni_near_of(path);
 	const struct near_node *node = &near->nodes[transfer->slot];
 	int peer = transfer->peer;
 
 	if (__builtin_expect((peer | transfer->tag) < 0, 0))
-		return await_any(near, looks);
+		return await_any(near, polls);
 	if (__builtin_expect((node->state != NEAR_POSTED &&
 	                      node->state != NEAR_ANNOUNCED) ||
 	                             near->broken || near->lower_broke ||
@@ -431,7 +433,7 @@ near_await(struct batoni_path *path, struct batoni_transfer *transfer,
 	                     0))
 		return 0;
 	while (batoni_ring_is_empty(&near->peers[peer].in)) {
-		if (looks-- == 0)
+		if (polls-- == 0)
 			return 0;
 		batoni_relax();
 	}

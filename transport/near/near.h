@@ -64,12 +64,12 @@
 #include "transport.h"
 
 #define NEAR_SHORT_MAX BATONI_RING_WHOLE_MAX
-/* The ring has room for three. */
+/* The longest chunk: the ring has room for three. */
 #define NEAR_CHUNK_MAX ((size_t)4096)
-/* Of copying: within a call, and in a pass. */
+/* How many bytes are copied within a call, and in a pass. */
 #define NEAR_INLINE_MAX ((size_t)16 << 10)
 #define NEAR_PASS_MAX ((size_t)1 << 20)
-/* Rings that are warm at most; messages taken from one ring in a pass. */
+/* How many rings are warm at most; how many messages are taken from one ring in a pass. */
 #define NEAR_WARM_MAX 8
 #define NEAR_TAKE_MAX 64
 
@@ -82,7 +82,7 @@ batoni_near_word(uint32_t generation, enum near_word word)
 	return (uint64_t)generation << 8 | word;
 }
 
-/* False: its state was another one, or that of another announcement. */
+/* False: the state was another one, or that of another announcement. */
 static inline bool
 batoni_near_exchange(_Atomic uint64_t *state, uint32_t generation, enum near_word was,
                      enum near_word is)
@@ -129,7 +129,7 @@ static_assert(sizeof(struct near_announcement) ==
                               (BATONI_RING_BLOCK_CELLS - 1) * BATONI_RING_CELL,
               "all of it, in BATONI_RING_BLOCK_CELLS");
 
-/* So many of its bytes are in the ring, from the first on. */
+/* How many of its bytes are in the ring, from the first on. */
 static inline size_t
 batoni_near_announced_bytes(const struct batoni_ring_head *head)
 {
@@ -139,7 +139,7 @@ batoni_near_announced_bytes(const struct batoni_ring_head *head)
 	                        : offsetof(struct near_announcement, block);
 }
 
-/* Of a transfer, by its slot. */
+/* The state of a transfer, by its slot. */
 struct near_node {
 	struct near_end end; /* must be first: POSTED */
 	enum near_state state;
@@ -172,14 +172,14 @@ struct near_arrival {
 	struct near_announcement what;
 	bool claimed; /* ANNOUNCE: it is this rank's, before its receive is issued */
 	bool bars;    /* it can no longer be met, and nor can what is behind it on its tag */
-	unsigned room; /* the class of its memory */
+	unsigned size_class; /* of its memory */
 	struct near_arrival *next_free;
 	struct batoni_list_node all; /* near->arrivals */
 	struct batoni_list_node link; /* its peer's `arrived` */
 	unsigned char bytes[];
 };
 
-#define NEAR_ROOMS 4
+#define NEAR_CLASSES 4
 
 struct near_peer {
 	struct batoni_ring_out out;
@@ -227,7 +227,7 @@ struct batoni_pairs {
 	int warm[NEAR_WARM_MAX]; /* ranks, the one that was warmed first at turn */
 	unsigned warm_n, turn;
 	unsigned char *scratch; /* BATONI_TENSORS_HEADER_MAX bytes */
-	struct near_arrival *free[NEAR_ROOMS];
+	struct near_arrival *free[NEAR_CLASSES];
 	struct batoni_list_node arrivals; /* all there are, free or not */
 	/* The rank whose process was seen alive behind all that the kernel has read; or -1. */
 	int alive;
@@ -251,7 +251,7 @@ batoni_near_node(struct batoni_list_node *link)
 	return batoni_container_of(link, struct near_node, link);
 }
 
-/* The receives of a tag of one source; on the last hidden tag, of any. */
+/* The key of the receives of a tag from one source; on the last hidden tag, from any. */
 static inline uint64_t
 batoni_near_key(const struct batoni_pairs *near, int from, uint32_t tag)
 {
@@ -264,18 +264,19 @@ batoni_near_key(const struct batoni_pairs *near, int from, uint32_t tag)
 
 /* ---- near.c ---- */
 
-/* Over another transport, and beside its messages. */
+/* The path over another transport, and the one beside its messages. */
 extern const struct batoni_path_ops batoni_near_messages_ops;
 extern const struct batoni_path_ops batoni_near_beside_ops;
 
-/* What a peer has written cannot be: the communicator breaks. */
+/* What a peer has written contradicts the rules of near: the communicator breaks. */
 void batoni_near_break(struct batoni_pairs *near, int peer, const char *what);
 /* The slow part of batoni_near_connect. */
 enum baton_status batoni_near_make_pages(struct batoni_pairs *near, int peer);
-/* The operation begins: it waits for a peer, or (moving) it copies. */
+/* The operation begins: it waits for a peer, or, if `moving`, it copies. */
 void batoni_near_begin(struct batoni_pairs *near, struct near_node *node,
                        struct batoni_transfer *transfer, enum near_state state);
-/* Its process has ended, or its communicator is closed after an abort: it copies nothing any more. */
+/* Has the peer's process ended, or was its communicator closed after an abort?  Then it copies
+ * nothing any more. */
 bool batoni_near_is_gone(const struct batoni_pairs *near, int peer);
 /* The slow part of batoni_near_room. */
 bool batoni_near_starve(struct batoni_pairs *near, int peer, uint32_t cells);
@@ -291,7 +292,8 @@ batoni_near_connect(struct batoni_pairs *near, int peer)
 	return batoni_near_make_pages(near, peer);
 }
 
-/* There is room for so many cells in the ring to the peer; or not yet, and the peer will call. */
+/* Is there room for so many cells in the ring to the peer?  False: not yet, and the peer will
+ * call. */
 static inline bool
 batoni_near_room(struct batoni_pairs *near, int peer, uint32_t cells)
 {
@@ -313,7 +315,7 @@ batoni_near_set_moving(struct batoni_pairs *near, struct near_node *node,
 	load->parked -= moving ? 1 : -1u;
 }
 
-/* It has ended, in a slot that returns its status. */
+/* The operation has ended within a slot that returns its status. */
 static inline void
 batoni_near_finish(struct batoni_pairs *near, struct near_node *node)
 {
@@ -327,7 +329,7 @@ batoni_near_finish(struct batoni_pairs *near, struct near_node *node)
 	node->transfer = NULL;
 }
 
-/* It has ended: the engine is told, or the issue that is under way. */
+/* The operation has ended: tell the engine, or the issue that is under way. */
 static inline void
 batoni_near_end(struct batoni_pairs *near, struct near_node *node,
                 enum baton_status status)
@@ -352,14 +354,14 @@ enum baton_status batoni_near_send(struct batoni_pairs *near,
                                    struct batoni_transfer *transfer);
 /* Take a send back: as take_back. */
 enum baton_status batoni_near_unsend(struct batoni_pairs *near, struct near_node *node);
-/* All that was announced and not copied is given up by its state. */
+/* Give up, by its state, each message that was announced and not copied. */
 void batoni_near_give_up(struct batoni_pairs *near);
-/* There may be room again for what waits for it.  Returns the number of events. */
+/* There may be room again: send what waits for it.  Returns the number of events. */
 size_t batoni_near_feed(struct batoni_pairs *near, int peer);
 /* DONE: the send in this slot has been copied.  False: there cannot be such a slot. */
 bool batoni_near_done(struct batoni_pairs *near, int peer, uint32_t slot,
                       uint32_t generation);
-/* The same without a message: all that were announced to the peer are looked at. */
+/* The same without a message: check all sends that were announced to the peer. */
 size_t batoni_near_scan(struct batoni_pairs *near, int peer);
 
 /* ---- arrive.c ---- */
@@ -368,7 +370,7 @@ size_t batoni_near_scan(struct batoni_pairs *near, int peer);
 size_t batoni_near_drain(struct batoni_pairs *near, int peer, size_t most);
 /* All that is published. */
 size_t batoni_near_take_all(struct batoni_pairs *near);
-/* This rank looks at the ring again in its next pass. */
+/* Drain the ring again in this rank's next pass. */
 void batoni_near_call_later(struct batoni_pairs *near, int peer);
 enum baton_status batoni_near_receive(struct batoni_pairs *near,
                                       struct batoni_transfer *transfer);
@@ -387,8 +389,8 @@ enum baton_status batoni_near_meet_held(struct batoni_pairs *near,
 
 /* ---- fetch.c ---- */
 
-/* OK: the message is this rank's from here on.  CANCELED: it is no more.  ABORTED: nor is it, and it
- * bars its tag. */
+/* OK: the message is this rank's from here on.  CANCELED: its sender has taken it back.  ABORTED:
+ * it has, and the message bars its tag. */
 enum baton_status batoni_near_claim(struct batoni_pairs *near, int from,
                                     const struct near_announcement *what);
 /* The receive, which has begun and is in no queue, has met a message that was claimed.  PENDING: its
@@ -396,22 +398,22 @@ enum baton_status batoni_near_claim(struct batoni_pairs *near, int from,
 enum baton_status batoni_near_fetch(struct batoni_pairs *near, struct near_node *node,
                                     int from, const struct batoni_ring_head *head,
                                     const struct near_announcement *what);
-/* FETCHING: its sender has not given the message up. */
+/* Of a receive that is FETCHING: its sender has not given the message up. */
 bool batoni_near_is_matched(const struct batoni_pairs *near,
                             const struct near_node *node);
 /* Read the memory of the rank that sends: OK; PEER, UNSUPPORTED, INVALID as of batoni_vm_read. */
 enum baton_status batoni_near_read(struct batoni_pairs *near, struct near_node *node,
                                    uint64_t address, void *to, size_t bytes);
-/* What a read has returned, in what it means for the message: PEER only if the process has ended. */
+/* What the result of a read means for the message: PEER only if the process has ended. */
 enum baton_status batoni_near_judge(struct batoni_pairs *near, int from,
                                     enum baton_status status);
-/* Copy on, near->budget bytes at most.  Returns the number of events. */
+/* Continue the copies, by near->budget bytes at most.  Returns the number of events. */
 size_t batoni_near_copy(struct batoni_pairs *near);
-/* GRANT has come.  False: it cannot be. */
+/* A GRANT has come.  False: it breaks the rules of near. */
 bool batoni_near_granted(struct batoni_pairs *near, int peer, uint32_t slot,
                          uint32_t generation, uint32_t theirs,
                          uint32_t their_generation, uint64_t most);
-/* A CHUNK at the head of the ring.  False: it cannot be. */
+/* A CHUNK is at the head of the ring.  False: it breaks the rules of near. */
 bool batoni_near_chunk(struct batoni_pairs *near, int peer,
                        const struct batoni_ring_head *head);
 /* Send what the node has to, and there is room for: a GRANT, or chunks, of up to *budget bytes.
@@ -422,8 +424,9 @@ bool batoni_near_send_chunks(struct batoni_pairs *near, struct near_node *node,
 
 /* ---- blocks.c ---- */
 
-/* Where these bytes of a rank lie in this process, if they lie in the block and it is mapped; good
- * until the slot returns.  NULL: they are to be read; the block may be mapped for the next ones. */
+/* Where these bytes of a rank lie in this process, if they lie in the block and it is mapped; valid
+ * until the slot returns.  NULL: they have to be read by the kernel; the block may be mapped for
+ * the next ones. */
 const void *batoni_near_mapped(struct batoni_pairs *near, int from,
                                const struct batoni_shm_block_name *block,
                                uint64_t address, size_t bytes);
@@ -433,12 +436,12 @@ void batoni_near_close_blocks(struct batoni_pairs *near);
 /* The block of what is announced to a rank, if it lies in one and that can map it. */
 void batoni_near_name_block(struct batoni_pairs *near, int peer, const void *from,
                             size_t bytes, struct batoni_shm_block_name *name_p);
-/* There may be room again for a GONE that had none.  Returns the number of events. */
+/* There may be room again for a GONE that had none: send it.  Returns the number of events. */
 size_t batoni_near_say_all_gone(struct batoni_pairs *near, int peer);
 
 /* ---- lists.c ---- */
 
-/* What a list has in the ring if it goes there whole. */
+/* How many bytes a list has in the ring if it goes there whole. */
 size_t batoni_near_list_bytes(const struct batoni_tensor_list *list);
 void batoni_near_put_list(const struct batoni_ring_out *out,
                           const struct batoni_tensor_list *list);
@@ -458,7 +461,7 @@ void batoni_near_describe_list(const struct batoni_ring_head *head,
  * there are more; OK, or how it ends; UNSUPPORTED, INVALID: the header cannot be read. */
 enum baton_status batoni_near_meet_far_list(struct batoni_pairs *near,
                                             struct near_node *node, size_t *budget);
-/* Copy up to *budget bytes of its payload.  OK; as of batoni_vm_read. */
+/* Copy up to *budget bytes of the list's payload.  OK; or what batoni_vm_read returns. */
 enum baton_status batoni_near_copy_list(struct batoni_pairs *near,
                                         struct near_node *node, size_t *budget);
 /* By chunks: the next n bytes, of a send into the ring behind `at` bytes of payload; of a receive out of

@@ -3,7 +3,7 @@
  * Near over another transport, or beside its messages (pairs.h): what it takes, start and close.
  *
  * Over another one exchanges, leaving and clearing are that one's, passed through; so is what breaks
- * it or takes its library away.  Of a transport below that breaks because a rank has gone, near first takes
+ * it or takes its library away.  Of a lower transport that breaks because a rank has gone, near first takes
  * what that rank and others have published: it has arrived.  Where it breaks within an exchange, in which
  * nothing may end, near's next test does that; the engine makes one before it ends what is pending
  * (batoni_take_in).
@@ -39,7 +39,7 @@ control_bytes(int size)
 	return layout.states_at;
 }
 
-/* The lower transport has exchanges alone, and the segments. */
+/* The configuration of the lower transport: it has exchanges alone, and the segments. */
 static struct batoni_transport_config
 lower(const struct batoni_transport_config *above)
 {
@@ -87,7 +87,7 @@ create(const struct batoni_transport_config *above, int size,
 	near->nodes = batoni_alloc(above->slots, sizeof(*near->nodes));
 	near->peers = batoni_alloc((size_t)size, sizeof(*near->peers));
 	near->scratch = batoni_alloc(1, BATONI_TENSORS_HEADER_MAX);
-	/* Receives, and as many arrivals. */
+	/* The table has receives, and as many arrivals. */
 	made = batoni_match_init(&near->match, 2 * (uint64_t)above->slots) &&
 	       batoni_hash_init(&near->announced, above->slots);
 	if (!near->nodes || !near->peers || !near->scratch || !made) {
@@ -170,7 +170,7 @@ lower_broken(struct batoni_upcalls *upcalls, enum baton_status fatal, const char
 
 	if (near->testing && !near->lower_broke)
 		batoni_near_take_all(near);
-	/* By what was in a ring, or before; its host knows. */
+	/* It broke by what was in a ring, or before; its host knows. */
 	if (near->broken || near->lower_broke)
 		return;
 	near->lower_broke = true;
@@ -319,7 +319,7 @@ beside(struct batoni_pairs *near, const struct batoni_transport *transport)
 	base->tag_max = transport->tag_max;
 	base->peers = transport->peers;
 	base->sparse_segments = transport->sparse_segments;
-	/* The one-sided layer's messages are the other one's. */
+	/* The other transport has the one-sided layer's messages. */
 	base->hidden_tags = 0;
 	base->messages = (struct batoni_path){.ops = &batoni_near_beside_ops};
 	meet_all(near);

@@ -47,7 +47,7 @@ batoni_ring_refresh(struct batoni_ring_out *out)
 	uint32_t taken = atomic_load(&out->control->taken);
 	uint32_t matched = atomic_load(&out->control->matched);
 
-	/* They grow, and not beyond what was published. */
+	/* The counts grow, and not beyond what was published. */
 	if (taken - out->taken > out->next - out->taken ||
 	    matched - out->matched > out->copied - out->matched)
 		return false;
@@ -62,7 +62,7 @@ batoni_ring_starve(struct batoni_ring_out *out, uint32_t cells, bool *broken)
 	*broken = !batoni_ring_refresh(out);
 	if (*broken || batoni_ring_has_room(out, cells))
 		return !*broken;
-	/* Load it once more behind that store. */
+	/* Load `taken` once more behind that store. */
 	atomic_store(&out->control->hungry, 1);
 	*broken = !batoni_ring_refresh(out);
 	return !*broken && batoni_ring_has_room(out, cells);

@@ -19,20 +19,20 @@
  *     W2  copy length and payload
  *     W3  store the word (release)
  *     W4  fence (seq_cst)
- *     W5  load `look`; WARM: done.  COLD:
+ *     W5  load `warmth`; WARM: done.  COLD:
  *     W6  set its bit in the receiver's `bits`
  *     W7  load the receiver's bell->listening; not 0: ring
  *
  * W1 precedes W3, so a reader that has seen a message finds 0 behind it, or the next one, and never an
  * old payload.
  *
- * Looking.  The reader looks at the rings of its *warm* set, whose `look` is WARM, and at those
- * whose bit is set.  So a pass does not look at silent rings, and the sender of a warm one stores
+ * Polling.  The reader polls the rings of its *warm* set, whose `warmth` is WARM, and those
+ * whose bit is set.  So a pass does not poll silent rings, and the sender of a warm one stores
  * nothing but its message.  While a thread of the reader's process listens (shm.h), no ring may
  * stay warm behind a pass, or a message could hide from the sleeper:
  *
  *     S0  (the engine) load doorbell, set a bit of listening
- *     S1  store COLD into `look` of each warm ring
+ *     S1  store COLD into `warmth` of each warm ring
  *     S2  fence (seq_cst)
  *     S3  look at the head of each of these rings
  *     S4  exchange `bits`
@@ -80,20 +80,20 @@
 /* A ring of 16 KiB stays in the nearest cache of both cores, beside what they copy from and to: windows of
  * 1 and 2 KiB take a quarter less time than by one of 64 KiB (docs/performance.md). */
 #define BATONI_RING_CELLS 512u
-/* Cells of messages with their bytes in them that may wait without a receive. */
+/* How many cells of messages with their bytes may wait without a receive. */
 #define BATONI_RING_CREDIT 2048u
 /* Cells of a cache line. */
 #define BATONI_RING_LINE 2u
-/* A message of up to so many is written in the order that suits a reader that polls. */
+/* A message of up to so many cells is written in the order that suits a reader that polls. */
 #define BATONI_RING_PREPARED 32u
 #define BATONI_RING_BYTES ((size_t)BATONI_RING_CELL * BATONI_RING_CELLS)
-/* Of a message that goes with its bytes, and of any payload; 258 cells at most. */
+/* The most bytes of a message that goes with its bytes, and of any payload; 258 cells at most. */
 #define BATONI_RING_WHOLE_MAX ((size_t)8192)
 #define BATONI_RING_PAYLOAD_MAX (BATONI_RING_WHOLE_MAX + 16)
-/* So many bytes of the payload are in the first cell. */
+/* How many bytes of the payload are in the first cell. */
 #define BATONI_RING_FIRST 16u
 #define BATONI_RING_TELL (BATONI_RING_CELLS / 8)
-/* Of an announcement that names a block. */
+/* How many cells an announcement has that names a block. */
 #define BATONI_RING_BLOCK_CELLS 3u
 
 enum batoni_ring_kind {
@@ -125,7 +125,7 @@ struct batoni_ring_head {
 struct batoni_ring_control {
 	_Alignas(64) _Atomic uint32_t taken;
 	_Atomic uint32_t matched;
-	_Atomic uint32_t look;
+	_Atomic uint32_t warmth;
 	_Alignas(64) _Atomic uint32_t hungry;
 	/* Of what this rank has announced to the other, some has been copied for which there
 	 * was no room to say so. */
@@ -199,7 +199,7 @@ struct batoni_ring_out {
 /* Tell the other rank to look at this one: its bit, and its bell if it listens. */
 void batoni_ring_call(const struct batoni_ring_out *out);
 
-/* Load what the reader tells of room; slow.  False: what it tells cannot be. */
+/* Load what the reader tells of room; slow.  False: what it tells breaks the rules. */
 bool batoni_ring_refresh(struct batoni_ring_out *out);
 
 /* As far as is known. */
@@ -221,7 +221,7 @@ bool batoni_ring_starve(struct batoni_ring_out *out, uint32_t cells, bool *broke
 
 /* Where in the ring this byte lies of the payload of the message that begins at the cell. */
 static inline size_t
-batoni_ring_place(uint32_t cell, size_t at)
+batoni_ring_offset(uint32_t cell, size_t at)
 {
 	return ((size_t)(cell % BATONI_RING_CELLS) * BATONI_RING_CELL +
 	        BATONI_RING_FIRST + at) %
@@ -251,7 +251,7 @@ static inline void
 batoni_ring_copy_in(const struct batoni_ring_out *out, size_t at, const void *from,
                     size_t bytes)
 {
-	size_t begin = batoni_ring_place(out->next, at);
+	size_t begin = batoni_ring_offset(out->next, at);
 	size_t first = BATONI_RING_BYTES - begin;
 
 	if (__builtin_expect(first >= bytes, 1)) {
@@ -288,7 +288,7 @@ batoni_ring_fence(void)
 #endif
 }
 
-/* W1, of a message of so many cells. */
+/* W1, for a message of so many cells. */
 static inline void
 batoni_ring_clear_behind(struct batoni_ring_out *out, uint32_t cells)
 {
@@ -307,7 +307,8 @@ batoni_ring_prefetch(char *line)
 #endif
 }
 
-/* So many lines lie between the first of a message at this cell and that of the cell behind it. */
+/* How many lines lie between the first line of a message at this cell and that of the cell
+ * behind it. */
 static inline uint32_t
 batoni_ring_lines_behind(uint32_t cell, uint32_t cells)
 {
@@ -327,7 +328,7 @@ batoni_ring_prepare(const struct batoni_ring_out *out, uint32_t cells)
 			out->cells, out->next - within + i * BATONI_RING_LINE));
 }
 
-/* W3 and what follows it: the rest is there. */
+/* W3 and what follows it: the rest of the message has been written. */
 static inline void
 batoni_ring_store_head(struct batoni_ring_out *out,
                        const struct batoni_ring_head *head)
@@ -342,7 +343,7 @@ batoni_ring_store_head(struct batoni_ring_out *out,
 	                      memory_order_release);
 	out->next += head->cells;
 	batoni_ring_fence();
-	if (__builtin_expect(atomic_load_explicit(&out->control->look,
+	if (__builtin_expect(atomic_load_explicit(&out->control->warmth,
 	                                          memory_order_relaxed) !=
 	                             BATONI_RING_WARM,
 	                     0))
@@ -399,7 +400,7 @@ struct batoni_ring_in {
 	bool warm;
 };
 
-enum batoni_ring_look {
+enum batoni_ring_found {
 	BATONI_RING_EMPTY,
 	BATONI_RING_HERE,
 	BATONI_RING_BROKEN /* what is there cannot be */
@@ -423,7 +424,7 @@ batoni_ring_is_empty(const struct batoni_ring_in *in)
 }
 
 /* The message at the head, whose header is copied out and checked. */
-static inline enum batoni_ring_look
+static inline enum batoni_ring_found
 batoni_ring_peek(const struct batoni_ring_in *in, struct batoni_ring_head *head)
 {
 	uint64_t word = atomic_load_explicit(batoni_ring_word(in->cells, in->next),
@@ -444,12 +445,12 @@ batoni_ring_peek(const struct batoni_ring_in *in, struct batoni_ring_head *head)
 	return batoni_ring_is_sound(head) ? BATONI_RING_HERE : BATONI_RING_BROKEN;
 }
 
-/* Copy bytes of its payload out; they are within its cells. */
+/* Copy bytes of the message's payload out; they are within its cells. */
 static inline void
 batoni_ring_copy_out(const struct batoni_ring_in *in, size_t at, void *to,
                      size_t bytes)
 {
-	size_t begin = batoni_ring_place(in->next, at);
+	size_t begin = batoni_ring_offset(in->next, at);
 	size_t first = BATONI_RING_BYTES - begin;
 
 	if (__builtin_expect(first >= bytes, 1)) {
@@ -460,10 +461,11 @@ batoni_ring_copy_out(const struct batoni_ring_in *in, size_t at, void *to,
 	memcpy((char *)to + first, in->cells, bytes - first);
 }
 
-/* Store `taken`, for the sender to see.  True: it is hungry, and to be called. */
+/* Store `taken`, for the sender to see.  True: the sender is hungry, and has to be called. */
 bool batoni_ring_tell_taken(struct batoni_ring_in *in);
 
-/* The message at the head is not needed any more.  True: the sender is to be called. */
+/* The message at the head is not needed any more: give its cells back.  True: the sender has to
+ * be called. */
 static inline bool
 batoni_ring_take(struct batoni_ring_in *in, uint32_t cells)
 {

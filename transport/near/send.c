@@ -43,7 +43,7 @@ type_of(const struct batoni_pairs *near, const struct batoni_transfer *transfer)
 	               : 0;
 }
 
-/* There is credit for it, and room as far as is known. */
+/* Is there credit for the message, and room as far as is known? */
 static bool
 may_go_whole(struct batoni_pairs *near, int peer, uint32_t cells)
 {
@@ -58,7 +58,7 @@ may_go_whole(struct batoni_pairs *near, int peer, uint32_t cells)
 	return batoni_ring_has_credit(out, cells);
 }
 
-/* The slot is free, but not yet counted as under way. */
+/* Begin a send: the slot is free, but not yet counted as under way. */
 static void
 announce(struct batoni_pairs *near, struct near_node *node,
          const struct batoni_transfer *transfer)
@@ -92,7 +92,7 @@ announce(struct batoni_pairs *near, struct near_node *node,
 	batoni_ring_send(out, &head, &what, batoni_near_announced_bytes(&head));
 }
 
-/* Publish it with its bytes: there are credit and room. */
+/* Publish the message with its bytes: there are credit and room. */
 static void
 send_whole(struct batoni_pairs *near, const struct batoni_transfer *transfer,
            const struct batoni_ring_head *head)
@@ -225,7 +225,7 @@ batoni_near_done(struct batoni_pairs *near, int peer, uint32_t slot,
 	if (slot >= near->base.slots)
 		return false;
 	node = &near->nodes[slot];
-	/* Else it has ended meanwhile (unsend), or another one has its slot. */
+	/* Otherwise the send has ended meanwhile (unsend), or another one has its slot. */
 	if (node->state == NEAR_ANNOUNCED && node->generation == generation &&
 	    node->transfer->peer == peer)
 		return end_if_copied(near, node);
@@ -249,7 +249,7 @@ batoni_near_scan(struct batoni_pairs *near, int peer)
 
 /* ---- what waits for room ---- */
 
-/* False: there is none for it. */
+/* Send what waits.  False: there is no room for it. */
 static bool
 feed_one(struct batoni_pairs *near, struct near_node *node)
 {

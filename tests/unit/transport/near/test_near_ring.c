@@ -490,14 +490,14 @@ END_TEST
 
 START_TEST(only_a_cold_ring_calls_and_only_who_listens_is_rung)
 {
-	for (uint32_t look = BATONI_RING_COLD; look <= BATONI_RING_WARM; look++) {
+	for (uint32_t warmth = BATONI_RING_COLD; warmth <= BATONI_RING_WARM; warmth++) {
 		for (uint32_t listening = 0; listening <= 2; listening++) {
-			bool cold = look == BATONI_RING_COLD;
+			bool cold = warmth == BATONI_RING_COLD;
 
 			start_at(0);
 			atomic_store(&bell->doorbell, 7);
 			atomic_store(&bell->listening, listening);
-			atomic_store(&control->look, look);
+			atomic_store(&control->warmth, warmth);
 			atomic_store(bits, 1);
 			send_short(5, 40);
 			ck_assert_uint_eq(atomic_load(bits), cold ? 1 | BIT : 1);
@@ -585,10 +585,10 @@ send_all(void *arg)
 }
 
 static void
-set_look(uint32_t look)
+set_warmth(uint32_t warmth)
 {
-	in.warm = look == BATONI_RING_WARM;
-	atomic_store_explicit(&control->look, look, memory_order_relaxed);
+	in.warm = warmth == BATONI_RING_WARM;
+	atomic_store_explicit(&control->warmth, warmth, memory_order_relaxed);
 }
 
 static size_t
@@ -609,7 +609,7 @@ static size_t
 pass(uint32_t *message)
 {
 	if (atomic_load_explicit(bits, memory_order_relaxed) && atomic_exchange(bits, 0))
-		set_look(BATONI_RING_WARM);
+		set_warmth(BATONI_RING_WARM);
 	return in.warm ? drain(message) : 0;
 }
 
@@ -622,7 +622,7 @@ sleep_until_called(uint32_t *message)
 	size_t events = 0;
 
 	atomic_fetch_or(&bell->listening, 1);
-	set_look(BATONI_RING_COLD);
+	set_warmth(BATONI_RING_COLD);
 	batoni_ring_fence();
 	if (was_warm)
 		events += drain(message);
