@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What BATON_LOG=debug logs of a new communicator: what an engineer asks first. */
+/* Logs, with BATON_LOG=debug, what an engineer asks first about a new communicator. */
 
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ who_drives(const struct baton_comm *comm)
 	return "threads inside Baton alone (MPI's thread level)";
 }
 
-/* Why this process has not mapped the rank's segment. */
+/* Say why this process has not mapped the rank's segment. */
 static const char *
 why_by_message(const struct batoni_peer *peer)
 {

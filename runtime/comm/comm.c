@@ -39,7 +39,7 @@
 
 /* How long a creation waits for what is on streams, if its options name no limit. */
 #define PATIENCE_NS INT64_C(10000000000)
-/* Of staging below a native transport, in each direction. */
+/* How many chunks staging has under a native transport, in each direction. */
 #define NATIVE_CHUNKS 4u
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -50,14 +50,15 @@ static struct baton_comm *kept; /* under table_lock: see keep_for_device */
 
 /* ---- building ---- */
 
-/* Those of requests, which the one-sided layer's follow, and its own. */
+/* How many slots the transport has: those of requests, and behind them those of the one-sided
+ * layer. */
 static uint64_t
 layer_slots(const struct batoni_comm_setup *setup, uint32_t requests)
 {
 	return requests + batoni_onesided_slots(setup->size, setup->contexts_max);
 }
 
-/* A native transport's follow those of the layer. */
+/* The slots of a native transport follow those of the layer. */
 static uint64_t
 upper_slots(const struct batoni_comm_setup *setup, uint32_t requests)
 {
@@ -89,7 +90,7 @@ find_storing(const struct baton_comm *comm)
 	return comm->device;
 }
 
-/* Of the transport that the engine sees, or that a native one is layered on. */
+/* The configuration of the transport that the engine sees, or that a native one is layered on. */
 static struct batoni_transport_config
 upper_config(const struct batoni_comm_setup *setup, const struct baton_comm *comm)
 {
@@ -97,8 +98,8 @@ upper_config(const struct batoni_comm_setup *setup, const struct baton_comm *com
 	struct batoni_transport_config config = {
 		.device = comm->device,
 		.apart = setup->apart,
-		/* A native one's own messages, and those below it, are none of the program's, unless near
-		 * is there. */
+		/* The messages of a native transport, and of its lower one, are none of the
+		 * program's, unless near is there. */
 		.check = setup->check &&
 		         (!batoni_setup_is_native(setup) || setup->near),
 		.slots = (uint32_t)upper_slots(setup, setup->requests_max),
@@ -118,7 +119,7 @@ upper_config(const struct batoni_comm_setup *setup, const struct baton_comm *com
 	return config;
 }
 
-/* Of this process; other ranks may have other chunks. */
+/* The configuration of staging in this process; other ranks may have other chunks. */
 static struct batoni_staging_config
 staging_config(const struct batoni_comm_setup *setup)
 {
@@ -127,7 +128,7 @@ staging_config(const struct batoni_comm_setup *setup)
 
 	bool only_puts = batoni_setup_is_native(setup) && !setup->near;
 
-	/* Puts by message alone go this way. */
+	/* Only puts by message go this way. */
 	if (only_puts)
 		config.chunks = NATIVE_CHUNKS;
 	if (environment->staging_chunk)
@@ -143,7 +144,7 @@ staging_config(const struct batoni_comm_setup *setup)
 	return config;
 }
 
-/* Of the one below staging, where there is that. */
+/* The configuration of the lower transport of staging, where ranks stage. */
 static struct batoni_transport_config
 unstaged_config(const struct batoni_comm_setup *setup, const struct baton_comm *comm)
 {
@@ -168,7 +169,7 @@ batoni_comm_transport_config(const struct batoni_comm_setup *setup,
 
 	if (!setup->near)
 		return above;
-	/* It may have to carry the messages. */
+	/* The lower transport may have to carry the program's messages. */
 	config = setup->near_only ? pairs->lower(&above) : above;
 	config.pairs_bytes = pairs->area_bytes(setup->size, above.slots_most);
 	config.pairs_control = pairs->control_bytes(setup->size);
@@ -222,7 +223,7 @@ give_index(uint32_t index, uint32_t generation)
 	pthread_mutex_unlock(&table_lock);
 }
 
-/* Streams that were released may have yet to see it.  Anything but OK: the device may still
+/* Streams may not have seen yet that they were released.  Anything but OK: the device may still
  * touch operations and words; UNSUPPORTED: it cannot tell. */
 static enum baton_status
 free_pool(struct baton_comm *comm)
@@ -270,7 +271,7 @@ drop_mark(struct baton_comm *comm, struct batoni_mark *mark)
 		comm->device_ops->marks->mark_drop(comm->device, mark);
 }
 
-/* Of operations that were aborted. */
+/* Drop the marks of operations that were aborted. */
 static void
 drop_marks(struct baton_comm *comm)
 {
@@ -383,7 +384,7 @@ comm_init(struct baton_comm *comm, const struct batoni_comm_setup *setup,
 	return status;
 }
 
-/* A transfer has so many bits for its slot. */
+/* Check that all slots fit in the bits that a transfer has for its slot. */
 static enum baton_status
 check_slots(const struct batoni_comm_setup *setup)
 {
@@ -474,7 +475,7 @@ no_memory:
 	                     setup->requests_max);
 }
 
-/* Does direct.h know such a path? */
+/* May the fast path (direct.h) use this path? */
 static bool
 is_plain(const struct baton_comm *comm, const struct batoni_path *path)
 {
@@ -501,7 +502,7 @@ batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path)
 {
 	assert(comm->paths_count < BATONI_PATHS_MAX);
 	assert(!batoni_table_missing(&batoni_path_table, path->ops));
-	/* Its marks are the device's. */
+	/* The marks of a stream-issued path are the device's. */
 	assert(!path->ops->stream_issued || comm->marks.by_slot);
 	path->upcalls = &comm->upcalls;
 	comm->paths[comm->paths_count++] = path;
@@ -587,7 +588,7 @@ add_lists(struct baton_comm *comm)
 void
 batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 {
-	/* With a native one it has started (open_native.c). */
+	/* With a native transport near has started already (open_native.c). */
 	struct batoni_path *near =
 		transport->hosts ? NULL
 				 : batoni_comm_start_pairs(comm, &transport);
@@ -631,7 +632,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	batoni_comm_add_path(comm, &transport->messages);
 	if (comm->onesided) {
 		batoni_comm_add_path(comm, &comm->onesided->path);
-		/* Its messages, where they are another transport's. */
+		/* Add the path of the layer's messages, where another transport carries them. */
 		if (transport->hosts) {
 			comm->hosts_path = &transport->hosts->messages;
 			batoni_comm_add_path(comm, comm->hosts_path);
@@ -647,7 +648,7 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 	/* From here on the engine may look at it. */
 	if (comm->onesided)
 		comm->onesided->ops->start(comm->onesided, comm);
-	/* The layer may have added one. */
+	/* The layer may have added a path. */
 	batoni_trace_paths(comm);
 	batoni_dump_start();
 	batoni_announce(comm);

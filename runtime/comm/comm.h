@@ -29,8 +29,8 @@ void batoni_comm_start(struct baton_comm *comm,
                        struct batoni_transport *transport);
 void batoni_comm_discard(struct baton_comm *comm);
 
-/* One more way to carry out operations, preferred to those before it.  Before the
- * communicator's first operation; at most BATONI_PATHS_MAX. */
+/* Add a path, which is preferred to those before it.  Before the communicator's first operation; at
+ * most BATONI_PATHS_MAX. */
 void batoni_comm_add_path(struct baton_comm *comm, struct batoni_path *path);
 /* All paths of messages have been added: choose one for each rank.  Likewise before the first
  * operation. */
@@ -58,14 +58,14 @@ enum baton_status batoni_comm_create_by_id(int size, int rank,
                                            const struct baton_unique_id *id,
                                            const struct batoni_comm_setup *setup,
                                            struct baton_comm **comm_p);
-/* An id of this process whose ranks will not meet: a rank that comes all the same is refused. */
+/* The ranks of this id of this process will not meet: a rank that comes all the same is refused. */
 void batoni_comm_forget_id(const struct baton_unique_id *id);
 
 /* ---- native transports (native.h): the engine's part of opening one (open_native.c) ---- */
 
 enum baton_status batoni_comm_create_native(struct baton_comm *comm,
                                             const struct batoni_comm_setup *setup);
-/* Nothing, if it was opened. */
+/* Discard the native transport; does nothing if it was opened. */
 void batoni_comm_discard_native(struct baton_comm *comm);
 
 /* What the native transport of a prepared communicator is to be layered on, when `transport` is open:
@@ -90,7 +90,7 @@ void batoni_announce(const struct baton_comm *comm);
  * for which it is closed as an aborted one; if not, why it is still there: BUSY, INVALID,
  * TIMEOUT, with a sentence.  Without the lock. */
 enum baton_status batoni_comm_leave(struct baton_comm *comm, bool *gone_p);
-/* Take it off the engine's lists.  The driver. */
+/* Take the communicator off the engine's lists.  The driver. */
 void batoni_comm_unlist(struct baton_comm *comm);
 
 #endif

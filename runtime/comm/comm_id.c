@@ -59,7 +59,7 @@ struct token {
 };
 
 enum stage {
-	COMING,  /* some rank has not called; in the list `meetings` */
+	COMING,  /* some rank has not called; the meeting is in the list `meetings` */
 	LINKING,
 	LINKED,
 	MAKING,
@@ -212,7 +212,7 @@ spend_locked(const struct token *token)
 	       sizeof(spent[0]));
 }
 
-/* Nobody can come any more. */
+/* No rank can come any more. */
 static void
 meeting_close_locked(struct meeting *meeting, enum stage stage)
 {
@@ -307,7 +307,7 @@ meeting_late_locked(struct meeting *meeting, uint64_t waited_ns)
 	meeting_close_locked(meeting, OVER);
 }
 
-/* Take in those of other processes that have come. */
+/* Admit the ranks of other processes that have come. */
 static void
 meeting_admit_locked(struct meeting *meeting)
 {
@@ -340,7 +340,7 @@ meeting_link_locked(struct meeting *meeting, int home)
 	pthread_cond_broadcast(&meetings_changed);
 }
 
-/* It is a while that this process waits: for these ranks. */
+/* This process has waited for a while: log for which ranks. */
 static void
 meeting_tell_locked(struct meeting *meeting, struct batoni_side_wait *wait)
 {
@@ -407,7 +407,7 @@ meeting_wait_locked(struct meeting *meeting, int64_t timeout_ns)
 
 /* ---- making the communicators ---- */
 
-/* All are of this process. */
+/* All ranks are of this process. */
 static enum baton_status
 create_on_board(struct batoni_board *board, int rank, const struct batoni_comm_setup *setup,
                 struct baton_comm **comm_p)
@@ -420,8 +420,8 @@ create_on_board(struct batoni_board *board, int rank, const struct batoni_comm_s
 	return batoni_creation_run(&creation, comm_p);
 }
 
-/* Some are not.  `within` ranks are of this process, and so many of them come before this one.
- * `refused`: OK, or the setup was refused, with a sentence. */
+/* Some ranks are of other processes.  `within` ranks are of this one, and `before` of them come
+ * before this rank.  `refused`: OK, or the setup was refused, with a sentence. */
 static enum baton_status
 make_linked(const struct batoni_side_link *link, int rank, int before, int within,
             const struct batoni_comm_setup *setup, enum baton_status refused,
@@ -440,8 +440,8 @@ make_linked(const struct batoni_side_link *link, int rank, int before, int withi
 	return batoni_creation_run(&creation, comm_p);
 }
 
-/* All have come, or it has failed.  `asked`: by the options or the environment.  Gives up meetings_lock
- * meanwhile. */
+/* All ranks have come, or the meeting has failed.  `asked`: by the options or the environment.
+ * Gives up meetings_lock meanwhile. */
 static enum baton_status
 meeting_end(struct meeting *meeting, int rank, struct batoni_comm_setup setup,
             enum baton_transport asked, struct baton_comm **comm_p)
@@ -479,7 +479,7 @@ meeting_find_locked(const struct token *token)
 	return meeting;
 }
 
-/* The others wait in vain, for a rank of this process: `why`. */
+/* The others wait in vain for a rank of this process; `why` tells them. */
 static void
 call_off(const struct token *token, enum baton_status refused, const char *why)
 {

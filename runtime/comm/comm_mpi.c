@@ -6,7 +6,7 @@
 #include "registry.h"
 #include "thread.h"
 
-/* A NULL comm_p is told to the others, as refused options are. */
+/* The other ranks are told of a NULL comm_p, as of refused options. */
 static enum baton_status
 setup_for(const struct baton_comm_options *options, struct baton_comm **comm_p,
           struct batoni_comm_setup *setup)
@@ -33,7 +33,7 @@ enum baton_status
 	status = setup_for(options, comm_p, &setup);
 	batoni_creation_begin(&creation, status == BATON_OK ? &setup : NULL,
 	                      status);
-	/* What it refuses, it refuses on this rank alone. */
+	/* A refusal of this call is this rank's alone. */
 	status = world->join_over(&batoni_engine_calls, &parent,
 	                          &creation.bootstrap);
 	return status == BATON_OK ? batoni_creation_run(&creation, comm_p)

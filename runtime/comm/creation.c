@@ -40,7 +40,7 @@
 #include "trace.h"
 #include "wake.h"
 
-/* Exchanges for the clocks of traces. */
+/* How many exchanges are made for the clocks of traces. */
 #define MEETINGS 8u
 
 static_assert(sizeof(struct batoni_proposal) <= BATONI_EXCHANGE_MAX, "an exchange has it");
@@ -54,7 +54,7 @@ enum compared {
 	CONTEXTS,
 	CHECK,
 	MESSAGE_PATH,
-	/* The others only where all options have to be the same. */
+	/* The following ones are compared only where all options have to be the same. */
 	STRICT,
 	REQUESTS = STRICT,
 	TIMEOUT,
@@ -89,7 +89,8 @@ fill_values(const struct batoni_comm_setup *setup, int64_t values[COMPARED])
 	values[TRANSPORT] = setup->transport;
 	values[SIGNALS] = setup->signals_max;
 	values[CONTEXTS] = setup->contexts_max;
-	/* The ranks of a native one compare it by themselves, and name one. */
+	/* The ranks of a native transport compare `check` by themselves, and name a rank that
+	 * differs. */
 	values[CHECK] = setup->check && !batoni_setup_is_native(setup);
 	values[MESSAGE_PATH] = batoni_config()->message_path;
 	values[REQUESTS] = setup->requests_max;
@@ -148,7 +149,7 @@ note_failure(struct batoni_creation *creation, enum baton_status status)
 	snprintf(creation->why, sizeof(creation->why), "%s", baton_last_error());
 }
 
-/* As the others are to be told. */
+/* Fill in what the others are told of this rank. */
 static void
 report(const struct batoni_creation *creation, struct batoni_outcome *outcome)
 {

@@ -80,7 +80,7 @@ enter(struct batoni_op *op, enum batoni_line line)
 	op->transfer.turn = (op->transfer.turn & ~UINT64_C(3)) | line;
 }
 
-/* It is in no line any more. */
+/* The operation is in no line any more. */
 static inline void
 leave(struct batoni_op *op)
 {
@@ -106,7 +106,7 @@ batoni_line_joins(struct batoni_op *op)
 	return true;
 }
 
-/* Is it one that its line is for? */
+/* Is the operation a receive that its line is for? */
 static inline bool
 is_open(const struct batoni_fifo *line, const struct batoni_op *op)
 {
@@ -251,7 +251,8 @@ wake_others(const struct batoni_fifo *left)
 	}
 }
 
-/* Something has left a line: a message that it could have taken may be for lines of another kind. */
+/* An operation has left a line: a message that it could have taken may be for lines of another
+ * kind. */
 static inline void
 look_again(const struct batoni_fifo *left)
 {
@@ -282,7 +283,7 @@ go_on(struct batoni_fifo *from, struct batoni_op *op)
 		enter(op, line);
 		to = batoni_fifo_insert(table, op);
 	}
-	/* At the head of a line it may go on. */
+	/* At the head of a line it may be issued. */
 	if (to->head == op && (op->state == BATONI_ARMED || to->line))
 		batoni_fifo_make_ready(to);
 }
@@ -347,7 +348,7 @@ issue_head(struct batoni_fifo *line)
 			batoni_op_issue(pop_for(line, peer, tag));
 			return true;
 		}
-		/* Nothing comes from there any more. */
+		/* Nothing comes from that rank any more. */
 		peer = op->transfer.peer;
 		if (likely(comm->liveness.silent == 0 || yields || peer < 0 ||
 		           !comm->transport->peers[peer].silent))

@@ -10,7 +10,8 @@ bool batoni_lines_served(const struct baton_comm *comm);
 
 bool batoni_line_joins(struct batoni_op *op);
 
-/* Is the operation, which is being placed, one for a line?  Then it is marked as such, and has its turn. */
+/* Is the operation, which is being placed, one for a line?  Then it is marked as such, and gets
+ * its turn. */
 static inline bool
 batoni_line_takes(struct batoni_op *op)
 {

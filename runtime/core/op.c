@@ -229,7 +229,7 @@ tell_place(struct batoni_op *op)
 	op->flags |= BATONI_FLAG_PLACED;
 }
 
-/* The path enqueued it at the call. */
+/* The operation was enqueued by its path at the call. */
 static void
 place_issued(struct batoni_op *op)
 {
@@ -278,7 +278,7 @@ is_too_late(const struct batoni_op *op)
 	       (batoni_launch_of(op)->flags & BATONI_FLAG_EXPIRED);
 }
 
-/* It was enqueued while the communicator broke. */
+/* The operation was enqueued while the communicator broke. */
 static void
 place_broken(struct batoni_op *op)
 {
@@ -325,7 +325,7 @@ batoni_op_place(struct batoni_op *op)
 		batoni_kind_of(op)->place(op);
 		return;
 	}
-	/* Its path has put it on its stream: no item of ours is there, unless its group
+	/* Its path has put the operation on its stream.  No item of ours is there, unless its group
 	 * has one. */
 	if (unlikely(op->flags & BATONI_FLAG_STREAM_ISSUED) && !op->group_of)
 		op->flags |= BATONI_FLAG_REACHED;
@@ -354,8 +354,8 @@ batoni_op_place_direct(struct batoni_op *op)
 
 /* ---- issuing ---- */
 
-/* Does it name a silent peer, from which nothing more comes (liveness.c)?  Waits find that out by
- * themselves. */
+/* Does the operation name a silent peer, from which nothing more comes (liveness.c)?  Waits find
+ * that out by themselves. */
 static bool
 names_silent(const struct batoni_op *op)
 {
@@ -419,7 +419,7 @@ batoni_op_issue(struct batoni_op *op)
 
 /* ---- ending ---- */
 
-/* It ends without having been issued, or was stream-issued: its path forgets it. */
+/* The operation ends without having been issued, or was stream-issued: have its path forget it. */
 static inline void
 forget_placed(struct batoni_op *op)
 {
@@ -458,7 +458,7 @@ change_planned(struct batoni_op *op, uint64_t set, uint64_t drop)
 		batoni_pool_return_driving(&op->comm->pool, op);
 }
 
-/* Change the word by which threads see it and others hold it. */
+/* Change the word of the operation, by which threads see its end and others hold it. */
 static void
 change_word(struct batoni_op *op, uint64_t set, uint64_t drop)
 {
@@ -539,7 +539,7 @@ publish_end(struct batoni_op *op, enum baton_status status, bool lent)
 		batoni_check_device(comm);
 	if (unlikely(status == BATON_ERR_PEER) && comm->fault.status == BATON_OK)
 		batoni_check_lost(comm);
-	/* Before any thread sees the end. */
+	/* Lists and claims act before any thread sees the end. */
 	if (unlikely(batoni_op_list(op)))
 		batoni_kind_of(op)->list->ended(op, status, lent);
 	if (unlikely(batoni_claim_has(op)))
@@ -629,7 +629,7 @@ batoni_op_complete(struct batoni_op *op, enum baton_status status)
 	publish_end(op, status, false);
 }
 
-/* Remove it from its FIFO, of which the next one may become the head. */
+/* Remove the operation from its FIFO, in which the next one may become the head. */
 void
 batoni_op_leave_fifo(struct batoni_op *op)
 {
@@ -655,8 +655,8 @@ take_back(struct batoni_op *op)
 {
 	struct batoni_path *path = batoni_path_of(op);
 
-	/* On a path that does not lend it ends with its communicator, and keeps its mark while
-	 * its stream has not passed it. */
+	/* On a path that does not lend, the operation ends with its communicator, and keeps its
+	 * mark while its stream has not passed it. */
 	if (op->flags & BATONI_FLAG_STREAM_ISSUED)
 		return batoni_path_lends(path) ||
 		                       op->flags & BATONI_FLAG_MARKED
@@ -687,7 +687,7 @@ batoni_op_end_early(struct batoni_op *op, enum baton_status status)
 		publish_end(op, status, false);
 	else if (how == BATON_ERR_BUSY && status == BATON_ERR_CANCELED &&
 	         op->transfer.direction == BATONI_RECV)
-		return; /* it has its message, and ends as it would have */
+		return; /* the receive has its message, and ends as it would have */
 	else if (how == BATON_ERR_BUSY)
 		publish_end(op, status, true);
 	else
@@ -800,7 +800,7 @@ batoni_upcall_done(struct batoni_upcalls *upcalls, struct batoni_transfer *trans
 		                                  status);
 		return;
 	}
-	/* end_unless_matched asked for it, and did not get it at once. */
+	/* end_unless_matched has asked for the cancel, and did not get it at once. */
 	if (unlikely(status == BATON_ERR_CANCELED) && names_silent(op))
 		status = BATON_ERR_PEER;
 	if (likely(op->state == BATONI_ISSUED)) {

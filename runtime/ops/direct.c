@@ -66,7 +66,7 @@ enqueue_any(const void *buffer, size_t count, enum baton_datatype type, int peer
 	return true;
 }
 
-/* For refusals, groups, calls beside another driver, asynchronous devices. */
+/* The slow path: for refusals, groups, calls beside another driver, asynchronous devices. */
 static __attribute__((noinline)) enum baton_status
 enqueue_slowly(enum batoni_op_kind kind, const void *buffer, size_t count,
                enum baton_datatype type, int peer, int tag,

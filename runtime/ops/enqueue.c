@@ -76,7 +76,7 @@ batoni_op_new(struct baton_comm *comm, enum batoni_op_kind kind,
 	struct batoni_scope *scope = batoni_thread.scopes;
 	struct batoni_op *op = NULL;
 
-	/* A launch that is being built is the latest. */
+	/* A launch that is being built is the latest scope. */
 	if (unlikely(scope && scope->kind->take_op && scope->comm == comm))
 		op = scope->kind->take_op(scope);
 	if (likely(!op))
@@ -114,7 +114,7 @@ batoni_stream_check(const struct baton_comm *comm, baton_stream stream,
 {
 	const struct batoni_device_ops *ops = comm->device_ops, *other;
 
-	/* In-engine devices look at the handle alone. */
+	/* In-engine devices check the handle alone. */
 	if (!comm->in_engine && stream) {
 		other = batoni_device_other(ops, stream);
 		if (unlikely(other != NULL))
@@ -356,8 +356,8 @@ accept(const char *call, struct batoni_op *op)
 	                          : batoni_refuse_named(call, status);
 }
 
-/* This is the first call that names the rank.  The index of the path of its messages, or -1: the
- * call is refused with *status_p. */
+/* This is the first call that names the rank.  Returns the index of the path of its messages, or
+ * -1: the call is refused with *status_p. */
 static __attribute__((noinline)) int
 connect_path(const char *call, struct baton_comm *comm, int peer,
              enum baton_status *status_p)
@@ -434,8 +434,8 @@ batoni_find_telling_path(const char *call, struct baton_comm *comm, int peer,
 	return -1;
 }
 
-/* Of a receive from any rank or of any tag, whose path has to tell what has come.  -1: it does not, and the call
- * is refused with *status_p. */
+/* Choose the path of a receive from any rank or of any tag, which has to tell what has come. -1: it
+ * does not tell, and the call is refused with *status_p. */
 static __attribute__((noinline)) int
 find_open_path(const char *call, struct batoni_op *op, enum baton_status *status_p)
 {

@@ -122,7 +122,7 @@ batoni_op_name(struct batoni_op *op, const void *buffer, size_t bytes, int peer,
 	batoni_set(op->transfer.tag, tag);
 }
 
-/* An operation that was not placed: the one-sided layer keeps nothing for it any more. */
+/* The operation was not placed: the one-sided layer drops what it keeps for it. */
 static inline void
 batoni_forget_described(struct batoni_op *op)
 {

@@ -130,7 +130,7 @@ place_void(struct batoni_op *group)
 		batoni_op_leave_fifo(op);
 		if (op->queue)
 			batoni_queue_unreserve(op->queue);
-		/* It was not published: it is not counted yet. */
+		/* The member was not published, so it is not counted yet. */
 		if (op->flags & BATONI_FLAG_STREAM_ISSUED) {
 			batoni_comm_count(comm, 1);
 			batoni_forget_described(op);

@@ -216,7 +216,7 @@ group_end(struct batoni_scope *scope)
 	               : status;
 }
 
-/* What the group has recorded cannot be told from the rest any more. */
+/* What the group has recorded cannot be told from the rest of the plan any more. */
 static enum baton_status
 group_abandon(struct batoni_scope *scope)
 {
@@ -279,7 +279,7 @@ baton_plan_begin(struct baton_comm *comm)
 	return BATON_OK;
 }
 
-/* Can it be launched at all? */
+/* Can the plan be launched at all? */
 static enum baton_status
 check_plan(const struct baton_plan *plan)
 {

@@ -6,12 +6,12 @@
 #include "core.h"
 #include "scope.h"
 
-/* What a recorded call is made of. */
+/* What a plan asks of a recorded call. */
 struct batoni_plan_entry_ops {
-	/* Enqueue it: as the call does, without the checks of what cannot change.  The
+	/* Enqueue the operation as the call does, without the checks of what cannot change.  The
 	 * payload is as it was recorded. */
 	enum baton_status (*replay)(struct baton_comm *comm, const void *payload);
-	/* It is a send or receive, and the payload a batoni_recorded. */
+	/* The call is a send or receive, and the payload is a batoni_recorded. */
 	bool message;
 	/* The plan is destroyed; NULL: nothing to do. */
 	void (*forget)(const void *payload);
@@ -36,9 +36,9 @@ batoni_plan_entry_more(const void *payload, size_t n)
 #define BATONI_RECORDED BATON_PENDING
 
 /* These: the driver. */
-/* One of its operations is armed. */
+/* One of the launch's operations is armed. */
 void batoni_launch_armed(struct batoni_op *launch);
-/* End it if all of its operations have ended. */
+/* End the launch if all of its operations have ended. */
 void batoni_launch_settle(struct batoni_op *launch);
 /* One of its operations ends.  If it is the last, the launch ends. */
 void batoni_launch_member_ended(const struct batoni_op *op,

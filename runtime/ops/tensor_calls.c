@@ -673,7 +673,8 @@ const struct batoni_list_kind batoni_tensors_kind = {
 	.give = give,
 };
 
-/* It has no list, and ended in MISMATCH, for which its path has no words: has it met one? */
+/* The receive has no list, and has ended in MISMATCH, for which its path has no words: has it
+ * met a list? */
 static bool
 has_met(const struct batoni_op *op)
 {

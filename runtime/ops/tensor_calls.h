@@ -9,8 +9,8 @@
 bool batoni_tensors_served(const struct baton_comm *comm);
 /* What the core asks of an operation that has a list. */
 extern const struct batoni_list_kind batoni_tensors_kind;
-/* The driver: it ends in this status, and nobody has seen that yet.  lent: the transport still
- * has the list. */
+/* The operation ends in this status, and no thread has seen that yet. lent: the transport still has
+ * the list.  The driver. */
 void batoni_tensors_ended(struct batoni_op *op, enum baton_status status,
                           bool lent);
 /* Is the list of an operation that ended so, and is not lent, kept for its sentence? */
@@ -20,8 +20,8 @@ batoni_tensors_keep(enum baton_status status)
 	return status == BATON_ERR_MISMATCH || status == BATON_ERR_TRUNCATED ||
 	       status == BATON_ERR_INVALID;
 }
-/* Why it, or the operation of a launch that failed, has ended so, if that has to do with lists.  The
- * caller holds the operation. */
+/* Say why the operation, or the one of a launch that failed, has ended so, if that has to do with
+ * lists.  The caller holds the operation. */
 bool batoni_tensors_explain(const struct batoni_op *op, char *text, size_t size);
 
 #endif

@@ -31,13 +31,13 @@
 
 #define UNIT_TENSORS 8u
 #define UNIT_BYTES 1792u
-/* Spares of each length, and how long they are at most. */
+/* How many spares of each length there are, and how long they are at most. */
 #define SPARES 2u
 #define SPARE_UNITS 4u
 
 struct block {
 	struct batoni_tensor_list list; /* must be first */
-	/* Constant as long as it is a block. */
+	/* These two are constant as long as the run is a block. */
 	uint32_t first, units;
 	/* Kept for the sentence of this operation in this generation; under the lock. */
 	bool kept;
@@ -48,7 +48,7 @@ struct block {
 /* What a list has behind its block: each part begins at a multiple of ALIGNMENT. */
 #define ALIGNMENT 16u
 #define PARTS 5u
-/* For each tensor: a segment, a declaration, a place, and of the header its type, rank and
+/* For each tensor: a segment, a declaration, a location, and of the header its type, rank and
  * dimensions. */
 #define TENSOR_BYTES                                                          \
 	(sizeof(struct batoni_segment) + sizeof(struct baton_tensor) + 1 +    \
@@ -380,7 +380,7 @@ batoni_list_keep(struct batoni_op *op, struct batoni_tensor_list *list)
 	pthread_mutex_unlock(&store->lock);
 }
 
-/* So that leak checkers find it. */
+/* What was leaked on purpose, so that leak checkers find it. */
 static void
 leak_on_purpose(struct batoni_tensor_store *store)
 {

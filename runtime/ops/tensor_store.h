@@ -17,10 +17,10 @@ uint32_t batoni_list_units(struct batoni_tensor_list *list);
  * batoni_refuse has said why.  Any thread. */
 enum baton_status batoni_lists_fit(const char *call, struct baton_comm *comm,
                                    uint64_t units);
-/* Give it back; the driver, or the caller of an operation that was refused. */
+/* Give the list's memory back; the driver, or the caller of an operation that was refused. */
 void batoni_list_give(struct baton_comm *comm, struct batoni_tensor_list *list);
-/* Its operation has ended, and the sentence why needs it: it stays until the slot is used
- * again.  The driver. */
+/* The operation has ended, and the sentence that says why needs the list: it stays until the slot
+ * is used again.  The driver. */
 void batoni_list_keep(struct batoni_op *op, struct batoni_tensor_list *list);
 /* The communicator is destroyed. */
 void batoni_lists_close(struct baton_comm *comm);
