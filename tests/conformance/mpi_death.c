@@ -5,7 +5,7 @@
  * the survivors have among themselves goes on, and they leave in order.
  *
  *   mpirun --enable-recovery -n 3 mpi_death HOW
- *   HOW: kill|stop|signal|register|finalize|peer|calls|order|destroy|close|barrier|lent
+ *   HOW: kill|stop|signal|register|finalize|peer|calls|order|destroy|close|barrier|lent|open
  *
  * signal: it is killed while the others wait for its signals with no deadline; that
  * it is gone is noticed on one host, and told as PEER.  register: the same while they
@@ -17,7 +17,8 @@
  * communicator, with no time limit; a send of one of them to it is lent.  close: messages go through
  * shared memory, and rank 1 is not killed: it has met what they send, and then aborts and destroys the
  * communicator.  barrier: it is killed while the others are in a barrier, and have more of them.  lent: it is
- * killed when the others have nothing pending but gets from it that they have canceled.
+ * killed when the others have nothing pending but gets from it that they have canceled.  open: the others have
+ * receives from any rank and of any tag.
  *
  * CONFORM_FAR=1 in the environment, for kill and stop: rank 2 says that it is of another host than the
  * other two, so that the dead is a peer of near's for rank 0 and of MPI's for rank 2.
@@ -353,6 +354,78 @@ survive_closing(struct baton_comm *comm)
 	MPI_Barrier(MPI_COMM_WORLD);
 }
 
+static baton_request
+recv_open(struct baton_comm *comm, int peer, int tag, struct baton_queue *queue)
+{
+	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
+	baton_request request = 0;
+
+	options.flags = BATON_OP_DETACHED;
+	options.queue = queue;
+	CHECK(baton_recv(small, sizeof(small), BATON_UINT8, peer, tag, comm, NULL,
+	                 &options, &request) == BATON_OK);
+	return request;
+}
+
+/* A launch whose receive from any rank has a deadline. */
+static void
+launch_in_vain(struct baton_comm *comm)
+{
+	struct baton_op_options soon = BATON_OP_OPTIONS_INIT;
+	struct baton_plan *plan = NULL;
+	baton_request launch = 0;
+
+	soon.timeout_ns = 20 * MS;
+	CHECK(baton_plan_begin(comm) == BATON_OK);
+	CHECK(baton_recv(small, sizeof(small), BATON_UINT8, BATON_ANY_SOURCE, 6,
+	                 comm, NULL, &soon, NULL) == BATON_OK);
+	CHECK(baton_plan_end(comm, &plan) == BATON_OK);
+	CHECK(baton_plan_launch(plan, NULL, &launch) == BATON_OK);
+	CHECK(baton_finish(&launch, -1, NULL) == BATON_ERR_TIMEOUT);
+	CHECK(baton_plan_destroy(plan) == BATON_OK);
+}
+
+/* Rank 1 sends one message to each before it dies.  It is received, what else names rank 1 ends in PEER, and what
+ * the other survivor may send is waited for. */
+static void
+survive_open(struct baton_comm *comm, int rank)
+{
+	int other = rank == 0 ? 2 : 0;
+	struct baton_completion done = {.peer = -1};
+	struct baton_queue *queue = NULL;
+	baton_request first, second, any, both, queued;
+
+	CHECK(baton_queue_create(comm, 2, &queue) == BATON_OK);
+	first = recv_open(comm, 1, BATON_ANY_TAG, NULL);
+	second = recv_open(comm, 1, BATON_ANY_TAG, NULL);
+	any = recv_open(comm, BATON_ANY_SOURCE, 5, NULL);
+	both = recv_open(comm, BATON_ANY_SOURCE, BATON_ANY_TAG, NULL);
+	queued = recv_open(comm, BATON_ANY_SOURCE, BATON_ANY_TAG, queue);
+	CHECK(baton_finish(&first, -1, &done) == BATON_OK);
+	CHECK(done.peer == 1 && done.tag == 9);
+	CHECK(baton_finish(&second, -1, &done) == BATON_ERR_PEER);
+	CHECK(done.peer == 1 && done.tag == BATON_ANY_TAG);
+	CHECK(baton_comm_status(comm) == BATON_OK);
+	launch_in_vain(comm);
+	CHECK(baton_cancel(queued) == BATON_OK);
+	while (baton_queue_poll(queue, &done, 1) == 0)
+		;
+	CHECK(done.status == BATON_ERR_CANCELED && done.peer == -1);
+	/* The other one ends behind these. */
+	for (int tag = 5; tag < 7; tag++)
+		CHECK(baton_send(elsewhere, 8, BATON_UINT8, other, tag, comm, NULL,
+		                 NULL, NULL) == BATON_OK);
+	CHECK(baton_finish(&any, -1, &done) == BATON_OK);
+	CHECK(done.peer == other && done.tag == 5);
+	CHECK(baton_finish(&both, -1, &done) == BATON_OK);
+	CHECK(done.peer == other && done.tag == 6);
+	second = recv_open(comm, 1, BATON_ANY_TAG, NULL);
+	CHECK(baton_finish(&second, -1, NULL) == BATON_ERR_PEER);
+	baton_queue_destroy(queue);
+	CHECK(baton_comm_abort(comm) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
 /* Rank 1 makes no progress, so it answers no get. */
 static void
 survive_lending(struct baton_comm *comm, int rank)
@@ -436,6 +509,7 @@ main(int argc, char **argv)
 	bool closing = argc > 1 && strcmp(argv[1], "close") == 0;
 	bool meeting = argc > 1 && strcmp(argv[1], "barrier") == 0;
 	bool lending = argc > 1 && strcmp(argv[1], "lent") == 0;
+	bool open = argc > 1 && strcmp(argv[1], "open") == 0;
 	bool sending = calls || (argc > 1 && strcmp(argv[1], "peer") == 0);
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	bool stop = argc > 1 && strcmp(argv[1], "stop") == 0;
@@ -459,7 +533,7 @@ main(int argc, char **argv)
 		return exit_status();
 	if (rank == 1 && waiting)
 		signal_and_die(comm);
-	if (rank == 1 && (sending || in_order))
+	if (rank == 1 && (sending || in_order || open))
 		send_and_die(comm, in_order ? MANY - 1 : 9);
 	if (rank == 1 && closing)
 		meet_and_close(comm);
@@ -471,6 +545,8 @@ main(int argc, char **argv)
 		survive_lending(comm, rank);
 	else if (waiting)
 		survive_waiting(comm, rank);
+	else if (open)
+		survive_open(comm, rank);
 	else if (sending)
 		survive_sending(comm, rank);
 	else if (in_order)
