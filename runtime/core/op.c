@@ -23,6 +23,7 @@
 #include "line.h"
 #include "liveness.h"
 #include "log.h"
+#include "op_word.h"
 #include "queue.h"
 #include "request.h"
 #include "sweep.h"
@@ -446,50 +447,6 @@ note_unobserved(struct batoni_op *op, enum baton_status status)
 	           op->comm->rank, what, baton_status_name(status));
 }
 
-/* An operation of a launch has no handle: no other thread changes its word. */
-static void
-change_planned(struct batoni_op *op, uint64_t set, uint64_t drop)
-{
-	uint64_t word = atomic_load_explicit(&op->word, memory_order_relaxed);
-
-	word = (word | set) & ~drop;
-	atomic_store_explicit(&op->word, word, memory_order_release);
-	if ((word & BATONI_OP_HELD) == 0)
-		batoni_pool_return_driving(&op->comm->pool, op);
-}
-
-/* Change the word of the operation, by which threads see its end and others hold it. */
-static void
-change_word(struct batoni_op *op, uint64_t set, uint64_t drop)
-{
-	uint64_t before = atomic_load_explicit(&op->word,
-	                                       memory_order_relaxed);
-	struct baton_comm *comm = op->comm;
-
-	if (unlikely(op->flags & BATONI_FLAG_PLANNED)) {
-		change_planned(op, set, drop);
-		return;
-	}
-	while (!atomic_compare_exchange_weak_explicit(
-		&op->word, &before, (before | set) & ~drop,
-		memory_order_acq_rel, memory_order_relaxed))
-		;
-	if ((((before | set) & ~drop) & BATONI_OP_HELD) == 0)
-		batoni_pool_return_driving(&comm->pool, op);
-	if (unlikely(before & BATONI_OP_WAITED))
-		batoni_wake_waiters(batoni_handle(comm, op, before));
-}
-
-static void
-release_word(struct batoni_op *op)
-{
-	struct baton_comm *comm = op->comm;
-	uint32_t slot = batoni_pool_slot(&comm->pool, op);
-
-	comm->device_ops->release(comm->device, &comm->pool.words[slot],
-	                          comm->pool.values[slot]);
-}
-
 /* An operation of baton_stream_synchronize.  In-engine it is on the waiter's stack, which
  * goes with the last touch; otherwise it belongs to the waiter and the stream. */
 static void
@@ -567,7 +524,7 @@ publish_end(struct batoni_op *op, enum baton_status status, bool lent)
 	     BATONI_OP_JOINS))
 		seen = atomic_fetch_or_explicit(&op->word, set,
 		                                memory_order_acq_rel);
-	release_word(op);
+	batoni_op_release_word(op);
 	if (op->flags & BATONI_FLAG_REACHED)
 		drop |= BATONI_OP_STREAM;
 	/* A launch answers for its operations. */
@@ -580,7 +537,7 @@ publish_end(struct batoni_op *op, enum baton_status status, bool lent)
 			note_unobserved(op, status);
 	}
 	slot = batoni_pool_slot(&comm->pool, op);
-	change_word(op, set, drop);
+	batoni_op_change_word(op, set, drop);
 	/* From here on the slot belongs to other holders; a member's stays while
 	 * its group is open, and no completion is due before that is placed. */
 	if (queue && likely(!group || group->state != BATONI_NEW))
@@ -608,9 +565,9 @@ batoni_op_vanish(struct batoni_op *op, uint64_t drop)
 	/* Other streams may wait for a member by its handle; its group has
 	 * released the group's own word. */
 	if (!batoni_kind_of(op)->members)
-		release_word(op);
+		batoni_op_release_word(op);
 	slot = batoni_pool_slot(&comm->pool, op);
-	change_word(op, 0, drop);
+	batoni_op_change_word(op, 0, drop);
 	if (unlikely(comm->observed))
 		batoni_op_observe_left(comm, slot);
 }
@@ -696,79 +653,6 @@ batoni_op_end_early(struct batoni_op *op, enum baton_status status)
 
 /* ---- what transports call ---- */
 
-/* The driver is in baton_finish of this operation: release the handle with the end.  False: the operation has
- * other holders, and nothing has changed. */
-static inline bool
-finish_at_once(struct batoni_op *op, uint64_t word)
-{
-	const uint64_t holders =
-		BATONI_OP_ENGINE | BATONI_OP_STREAM | BATONI_OP_HANDLE;
-	struct batoni_finishing *finishing = &batoni_engine.finishing;
-	struct baton_completion completion;
-
-	if (likely(op != finishing->op) || unlikely(word != finishing->word) ||
-	    unlikely((uint32_t)word != holders))
-		return false;
-	if (finishing->completion_p)
-		completion = batoni_completion_at(op, word | BATONI_OP_DONE);
-	if (unlikely(!atomic_compare_exchange_strong_explicit(
-		    &op->word, &word, (word | BATONI_OP_DONE) & ~holders,
-		    memory_order_acq_rel, memory_order_relaxed)))
-		return false;
-	if (finishing->completion_p)
-		*finishing->completion_p = completion;
-	finishing->op = NULL;
-	batoni_pool_return_driving(&op->comm->pool, op);
-	return true;
-}
-
-/* publish_end() without queue, group, deadline and stamps, on a stream with nothing behind the
- * operation: the usual case.  The word shows a join that comes meanwhile. */
-static inline bool
-end_simply(struct batoni_op *op)
-{
-	struct baton_comm *comm = op->comm;
-	const uint64_t drop = BATONI_OP_ENGINE | BATONI_OP_STREAM;
-	uint64_t before = atomic_load_explicit(&op->word, memory_order_relaxed);
-
-	if (unlikely(!comm->plain || op->queue || op->group_of ||
-	             op->item.next || (before & BATONI_OP_JOINS) ||
-	             (op->flags & (BATONI_FLAG_DEADLINE | BATONI_FLAG_PLANNED |
-	                           BATONI_FLAG_REACHED)) !=
-	                     BATONI_FLAG_REACHED))
-		return false;
-	if (unlikely(batoni_op_list(op)))
-		batoni_kind_of(op)->list->ended(op, BATON_OK, false);
-	batoni_op_close(op, BATON_OK);
-	comm->work.active--;
-	if (op->item.word) {
-		/* A join that comes from here on finds the word released. */
-		release_word(op);
-		if (!finish_at_once(op, before))
-			change_word(op, BATONI_OP_DONE, drop);
-		return true;
-	}
-	if (finish_at_once(op, before))
-		return true;
-	/* No stream waits for the word, unless a join comes before this change. */
-	while (!atomic_compare_exchange_weak_explicit(
-		&op->word, &before, (before | BATONI_OP_DONE) & ~drop,
-		memory_order_acq_rel, memory_order_relaxed)) {
-		if (before & BATONI_OP_JOINS) {
-			atomic_fetch_or_explicit(&op->word, BATONI_OP_DONE,
-			                         memory_order_acq_rel);
-			release_word(op);
-			change_word(op, 0, drop);
-			return true;
-		}
-	}
-	if ((before & ~drop & BATONI_OP_HELD) == 0)
-		batoni_pool_return_driving(&comm->pool, op);
-	if (unlikely(before & BATONI_OP_WAITED))
-		batoni_wake_waiters(batoni_handle(comm, op, before));
-	return true;
-}
-
 void
 batoni_op_give_back(struct batoni_op *op)
 {
@@ -804,7 +688,7 @@ batoni_upcall_done(struct batoni_upcalls *upcalls, struct batoni_transfer *trans
 	if (unlikely(status == BATON_ERR_CANCELED) && names_silent(op))
 		status = BATON_ERR_PEER;
 	if (likely(op->state == BATONI_ISSUED)) {
-		if (unlikely(status != BATON_OK) || unlikely(!end_simply(op)))
+		if (unlikely(status != BATON_OK) || unlikely(!batoni_op_end_simply(op)))
 			publish_end(op, status, false);
 		return;
 	}
