@@ -434,7 +434,7 @@ BATON_API enum baton_status baton_comm_dump(struct baton_comm *comm, int fd);
 BATON_API enum baton_status baton_comm_lock_device(struct baton_comm *comm);
 BATON_API enum baton_status baton_comm_unlock_device(struct baton_comm *comm);
 
-/* -1 for NULL.  Callable from anywhere. */
+/* The number of this rank; -1 for NULL.  Callable from anywhere. */
 BATON_API int baton_comm_rank(const struct baton_comm *comm);
 BATON_API int baton_comm_size(const struct baton_comm *comm);
 
@@ -1139,7 +1139,7 @@ BATON_API enum baton_status
 baton_plan_launch(struct baton_plan *plan, const struct baton_op_options *options,
                   baton_request *request_p);
 
-/* Destroy it, or NULL.  Launches that are pending go on.  No other call on it may run.  Returns
+/* Destroy the plan, or NULL.  Launches that are pending go on.  No other call on it may run.  Returns
  * BATON_OK, INVALID. */
 BATON_API enum baton_status baton_plan_destroy(struct baton_plan *plan);
 

@@ -21,7 +21,7 @@ batoni_local_claim(struct local *local, const struct batoni_transfer *send)
 
 	if (!there || send->tag > local->base.tag_max)
 		return NULL;
-	/* Behind what this rank has sent before, a receive of any tag may be for that. */
+	/* An earlier send of this rank may wait: a receive of any tag may be for that one. */
 	transfer = local->waiting_to[send->peer] == 0
 	                   ? there->base.upcalls->claim(there->base.upcalls,
 	                                                local->base.rank, send->tag)

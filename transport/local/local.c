@@ -62,7 +62,7 @@ static enum baton_status
 outcome(struct batoni_transfer *transfer, size_t length)
 {
 	batoni_transfer_moved(transfer, length);
-	/* A list that is moved has its memory. */
+	/* A list whose bytes are moved has its memory. */
 	return length > transfer->bytes && !batoni_transfer_list(transfer)
 	               ? BATON_ERR_TRUNCATED
 	               : BATON_OK;
@@ -120,7 +120,7 @@ min_size(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* The bytes of the message that are moved. */
+/* Returns how many bytes of the message are moved. */
 static size_t
 moved_in_all(const struct local_node *receive)
 {
@@ -171,7 +171,7 @@ start_copy(struct local_node *node, struct local_node *front, size_t length)
 	node->local->base.messages.load.in_flight++;
 }
 
-/* As meet, where at least one is a list. */
+/* Do what meet does, where at least one end is a list. */
 static __attribute__((noinline)) enum baton_status
 meet_list(struct local_node *node, struct local_node *front)
 {
@@ -216,14 +216,14 @@ meet(struct local_node *node, struct local_node *front)
 	}
 	if (n > 0)
 		memmove(to->buffer, from->buffer, n);
-	/* Before the report, which makes both ends visible. */
+	/* Set the outcome before the report, which makes both ends visible. */
 	status = outcome(node->transfer, length);
 	node->transfer = NULL;
 	report(front, length);
 	return status;
 }
 
-/* What the transfer would meet, or stand behind. */
+/* The node that the transfer would meet, or stand behind. */
 static struct local_node *
 find_other(struct local *local, const struct batoni_transfer *transfer, uint64_t key)
 {

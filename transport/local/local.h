@@ -22,7 +22,7 @@ enum local_state {
 	HELD,    /* a send whose message a probe has found; and the node of that slot.  Each is the
 	          * other's partner; NULL: that rank has closed */
 	MOVING,  /* has a partner, and their copy is under way */
-	OVER     /* moved; its partner has closed; to be reported */
+	OVER     /* its bytes are moved or its partner has closed, and its end is to be reported */
 };
 
 struct local;
@@ -161,7 +161,7 @@ extern const struct batoni_unmatched_ops batoni_local_unmatched;
  * any tag: has one issued, which the send meets.  It enters no queue: its state is FREE.  NULL: there is none. */
 struct local_node *batoni_local_claim(struct local *local,
                                       const struct batoni_transfer *send);
-/* The rank closes, and expects nothing any more. */
+/* The rank closes, and expects no messages any more. */
 void batoni_local_unexpect(struct local *local);
 
 /* ---- local.c ---- */
@@ -177,7 +177,7 @@ extern const struct batoni_path_ops batoni_local_checked_ops;
 
 /* ---- open.c ---- */
 
-/* The last rank has closed. */
+/* The last rank has closed: free what the ranks share. */
 void batoni_local_free(struct local_shared *shared);
 
 #endif

@@ -18,8 +18,8 @@
 #include "log.h"
 #include "mem.h"
 
-/* Whose segments a stream may still store to: with the open of the device, for good.  The
- * driver. */
+/* What ranks shared whose segments a stream may still store to: it stays for good, with the open of
+ * the device.  The driver. */
 static struct local_shared *kept;
 
 /* False: `shared` is kept. */
@@ -56,7 +56,7 @@ batoni_local_free(struct local_shared *shared)
 		batoni_free(shared);
 }
 
-/* Segments that streams reach; NULL: there is no such memory. */
+/* Allocate segments that streams reach; NULL: there is no such memory. */
 static char *
 pin_segments(struct local_shared *shared, const struct batoni_transport_config *config,
              size_t bytes)
@@ -105,7 +105,7 @@ make_peers(struct local_shared *shared, const struct batoni_transport_config *co
 		shared->peers[rank] = (struct batoni_peer){
 			.segment = shared->segments + rank * segment_bytes,
 			.bell = batoni_bell(),
-			.pipe = NULL, /* nobody sleeps for what the others do */
+			.pipe = NULL, /* no thread sleeps for what the others do */
 			.pid = getpid(),
 			.pidfd = -1,
 			.within = true,

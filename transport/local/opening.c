@@ -59,8 +59,8 @@ read_card(const struct batoni_cards *cards, int rank)
 	return pointer;
 }
 
-/* A device whose streams are to store into the segments, or NULL.  Its pinned memory is that of
- * all devices of its kind. */
+/* The device whose streams are to store into the segments, or NULL.  Its pinned memory serves all
+ * devices of its kind. */
 static struct batoni_device *
 storing(struct batoni_device *device)
 {

@@ -71,7 +71,7 @@ enter(struct batoni_pairs *near, struct near_arrival *arrival, uint64_t key,
 
 /* Take the end out of its queue. */
 static void
-leave(struct batoni_pairs *near, struct near_arrival *arrival)
+leave_queue(struct batoni_pairs *near, struct near_arrival *arrival)
 {
 	batoni_match_leave(&near->match, &arrival->end.match);
 	batoni_list_remove(&arrival->link);
@@ -227,7 +227,7 @@ keep_announced(struct batoni_pairs *near, int from,
 
 	if (old) {
 		arrival = batoni_container_of(old, struct near_arrival, by_slot);
-		leave(near, arrival);
+		leave_queue(near, arrival);
 	} else {
 		arrival = new_arrival(near, 0);
 		if (!arrival)
@@ -471,7 +471,7 @@ meet_arrival(struct batoni_pairs *near, struct near_node *node,
 		batoni_near_begin(near, node, transfer, NEAR_BARRED);
 		return BATON_PENDING;
 	}
-	leave(near, arrival);
+	leave_queue(near, arrival);
 	if (status == BATON_OK)
 		return meet_left(near, node, transfer, arrival);
 	free_arrival(near, arrival);
@@ -533,7 +533,7 @@ fix(struct batoni_pairs *near, struct near_arrival *arrival)
 	arrival->bars = status == BATON_ERR_ABORTED;
 	if (status == BATON_OK || status == BATON_ERR_ABORTED)
 		return status;
-	leave(near, arrival);
+	leave_queue(near, arrival);
 	free_arrival(near, arrival);
 	return BATON_ERR_AGAIN;
 }
@@ -597,7 +597,7 @@ batoni_near_hold(struct batoni_pairs *near, const struct batoni_transfer *receiv
 		held_p->list = true;
 		held_p->tensors = arrival->what.count;
 	}
-	leave(near, arrival);
+	leave_queue(near, arrival);
 	near->nodes[receive->slot].held = arrival;
 }
 

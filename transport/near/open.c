@@ -118,7 +118,7 @@ exchange(struct batoni_transport *transport, uint64_t what, const void *mine,
 }
 
 static enum baton_status
-leave(struct batoni_transport *transport)
+near_leave(struct batoni_transport *transport)
 {
 	struct batoni_transport *under = to_near(transport)->lower;
 
@@ -282,7 +282,7 @@ start(struct batoni_pairs *near, struct batoni_transport *under)
 		.exchanging = &exchanging,
 		.clearing = ops->clearing ? &clearing : NULL,
 		.texts = ops->texts ? &texts : NULL,
-		.leave = leave,
+		.leave = near_leave,
 		.close = near_close,
 	};
 	*base = *under;

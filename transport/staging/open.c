@@ -287,7 +287,7 @@ exchange(struct batoni_transport *transport, uint64_t what, const void *mine,
 static const struct batoni_exchanging_ops exchanging = {.exchange = exchange};
 
 static enum baton_status
-leave(struct batoni_transport *transport)
+staging_leave(struct batoni_transport *transport)
 {
 	struct batoni_staging *stage =
 		batoni_container_of(transport, struct batoni_staging, base);
@@ -421,7 +421,7 @@ start(struct batoni_staging *stage, struct batoni_transport *transport,
 		.id = transport->ops->id,
 		.exchanging = &exchanging,
 		.clearing = transport->ops->clearing ? &clearing : NULL,
-		.leave = leave,
+		.leave = staging_leave,
 		.close = close_both,
 		.texts = transport->ops->texts ? &texts : NULL,
 	};

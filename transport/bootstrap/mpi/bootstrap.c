@@ -214,7 +214,7 @@ is_under_way(struct batoni_mpi_boot *boot)
 }
 
 static void
-leave(struct batoni_bootstrap *bootstrap)
+close_bootstrap(struct batoni_bootstrap *bootstrap)
 {
 	struct batoni_mpi_boot *boot = batoni_mpi_boot_of(bootstrap);
 
@@ -234,7 +234,7 @@ leave(struct batoni_bootstrap *bootstrap)
 static const struct batoni_bootstrap_ops ops = {
 	.name = "mpi",
 	.exchange = exchange,
-	.close = leave,
+	.close = close_bootstrap,
 };
 
 /* ---- joining ---- */

@@ -83,7 +83,7 @@ exchange(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
 }
 
 static void
-leave(struct batoni_bootstrap *bootstrap)
+close_bootstrap(struct batoni_bootstrap *bootstrap)
 {
 	const struct own *own = own_of(bootstrap);
 
@@ -95,7 +95,7 @@ static const struct batoni_bootstrap_ops ops = {
 	.name = "socket",
 	.exchange = exchange,
 	.breaking = &(const struct batoni_breaking_ops){.why = why},
-	.close = leave,
+	.close = close_bootstrap,
 };
 
 static enum baton_status

@@ -107,7 +107,7 @@ exchange(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
 }
 
 static void
-leave(struct batoni_bootstrap *bootstrap)
+close_bootstrap(struct batoni_bootstrap *bootstrap)
 {
 	struct batoni_board *board = endpoint_of(bootstrap)->board;
 	bool last;
@@ -126,7 +126,7 @@ leave(struct batoni_bootstrap *bootstrap)
 static const struct batoni_bootstrap_ops ops = {
 	.name = "threads",
 	.exchange = exchange,
-	.close = leave,
+	.close = close_bootstrap,
 };
 
 static void
