@@ -11,6 +11,10 @@
  * rank and tag.  A message that is here met no receive that was at MPI, and came before all that MPI has of
  * its rank and tag.
  *
+ * Those of one rank and tag are a queue (match.h), and the first of each queue stands in a list of fronts, in the order
+ * of all.  So it does not matter how many are behind the first of their queue: finding by rank and tag takes
+ * constant time, and finding by less goes through the fronts alone.
+ *
  * Each takes a few bytes, allocated when it is taken out; without memory it stays at MPI for now.  What nobody has
  * received is discarded before the communicator is freed (clear.c), or, after an abort, when it closes.
  *
@@ -21,10 +25,97 @@
 #include "mem.h"
 #include "mpi_transport.h"
 
+/* Queues that are found in constant time; with more it takes longer. */
+#define QUEUES 1024u
+
+void
+batoni_mpi_kept_init(struct batoni_mpi *mpi)
+{
+	batoni_list_init(&mpi->kept);
+	batoni_list_init(&mpi->kept_fronts[0]);
+	batoni_list_init(&mpi->kept_fronts[1]);
+}
+
+static uint64_t
+key_of(int peer, int tag)
+{
+	return (uint64_t)(uint32_t)peer << 32 | (uint32_t)tag;
+}
+
+static struct batoni_mpi_kept *
+queue_front(const struct batoni_mpi *mpi, int peer, int tag)
+{
+	struct batoni_match_node *front =
+		mpi->kept_n > 0 ? batoni_match_find(&mpi->kept_match,
+	                                            key_of(peer, tag))
+	                        : NULL;
+
+	return front ? batoni_container_of(front, struct batoni_mpi_kept, same)
+	             : NULL;
+}
+
+/* It is the first of its queue.  Its place among the fronts is mostly near one of the ends: the one that was
+ * kept last is behind all, and the one behind a message that is received before most. */
+static void
+enter_front(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept)
+{
+	struct batoni_list_node *fronts =
+		&mpi->kept_fronts[kept->tag > mpi->base.tag_max];
+	struct batoni_list_node *at = fronts;
+
+	if (!batoni_list_empty(fronts) &&
+	    batoni_mpi_kept_front(fronts->prev)->number > kept->number)
+		for (at = fronts->next;
+		     batoni_mpi_kept_front(at)->number < kept->number;)
+			at = at->next;
+	/* Before `at`. */
+	batoni_list_append(at, &kept->front);
+}
+
+static void
+enter(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept)
+{
+	struct batoni_mpi_kept *front = queue_front(mpi, kept->peer, kept->tag);
+
+	kept->number = ++mpi->kept_number;
+	batoni_list_append(&mpi->kept, &kept->link);
+	batoni_match_enter(&mpi->kept_match, &kept->same,
+	                   key_of(kept->peer, kept->tag),
+	                   front ? &front->same : NULL);
+	batoni_list_init(&kept->front);
+	if (!front)
+		enter_front(mpi, kept);
+	mpi->kept_n++;
+}
+
+static void
+leave(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept)
+{
+	bool first = queue_front(mpi, kept->peer, kept->tag) == kept;
+	struct batoni_mpi_kept *next;
+
+	batoni_list_remove(&kept->link);
+	batoni_list_remove(&kept->front);
+	batoni_match_leave(&mpi->kept_match, &kept->same);
+	next = first ? queue_front(mpi, kept->peer, kept->tag) : NULL;
+	if (next)
+		enter_front(mpi, next);
+	mpi->kept_n--;
+}
+
+/* The table, from the first message on.  False: there is no memory. */
+static bool
+has_table(struct batoni_mpi *mpi)
+{
+	return mpi->kept_match.fronts.chains ||
+	       batoni_match_init(&mpi->kept_match, QUEUES);
+}
+
 struct batoni_mpi_kept *
 batoni_mpi_keep(struct batoni_mpi *mpi, int peer)
 {
-	struct batoni_mpi_kept *kept = batoni_alloc(1, sizeof(*kept));
+	struct batoni_mpi_kept *kept =
+		has_table(mpi) ? batoni_alloc(1, sizeof(*kept)) : NULL;
 	MPI_Status status;
 	int code, there = 0;
 
@@ -42,22 +133,21 @@ batoni_mpi_keep(struct batoni_mpi *mpi, int peer)
 	kept->tag = status.MPI_TAG;
 	/* A count that is no int is MPI_UNDEFINED. */
 	MPI_Get_count(&status, MPI_BYTE, &kept->bytes);
-	batoni_list_append(&mpi->kept, &kept->link);
-	mpi->kept_n++;
+	enter(mpi, kept);
 	return kept;
 }
 
 struct batoni_mpi_kept *
 batoni_mpi_kept_find(const struct batoni_mpi *mpi, int peer, int tag)
 {
-	for (struct batoni_list_node *at = mpi->kept.next; at != &mpi->kept;
-	     at = at->next) {
-		struct batoni_mpi_kept *kept = batoni_mpi_kept_of(at);
+	const struct batoni_list_node *fronts =
+		&mpi->kept_fronts[tag > mpi->base.tag_max];
 
-		if (kept->tag == tag &&
-		    (peer == MPI_ANY_SOURCE || kept->peer == peer))
-			return kept;
-	}
+	if (peer != MPI_ANY_SOURCE)
+		return queue_front(mpi, peer, tag);
+	for (struct batoni_list_node *at = fronts->next; at != fronts; at = at->next)
+		if (batoni_mpi_kept_front(at)->tag == tag)
+			return batoni_mpi_kept_front(at);
 	return NULL;
 }
 
@@ -68,8 +158,7 @@ batoni_mpi_kept_take(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept,
 {
 	MPI_Message message = kept->message;
 
-	batoni_list_remove(&kept->link);
-	mpi->kept_n--;
+	leave(mpi, kept);
 	batoni_free(kept);
 	return MPI_Imrecv(buffer, count, type, &message, request_p);
 }
@@ -96,7 +185,7 @@ batoni_mpi_kept_drop(struct batoni_mpi *mpi, bool callable)
 		MPI_Request request;
 
 		if (!callable || !fits) {
-			batoni_list_remove(&kept->link);
+			leave(mpi, kept);
 			batoni_free(kept);
 			continue;
 		}
@@ -106,5 +195,4 @@ batoni_mpi_kept_drop(struct batoni_mpi *mpi, bool callable)
 		                         &request) == MPI_SUCCESS)
 			MPI_Request_free(&request);
 	}
-	mpi->kept_n = 0;
 }

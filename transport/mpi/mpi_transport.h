@@ -28,6 +28,7 @@
 
 #include "device.h"
 #include "list.h"
+#include "match.h"
 #include "mpi_bootstrap.h"
 #include "mpi_header.h"
 #include "segments.h"
@@ -156,6 +157,9 @@ struct batoni_mpi_copy {
 /* A message that was taken out of MPI's queue; kept.c. */
 struct batoni_mpi_kept {
 	struct batoni_list_node link; /* of mpi->kept */
+	struct batoni_match_node same; /* its queue: those of its rank and tag */
+	struct batoni_list_node front; /* the first of its queue: of mpi->kept_fronts */
+	uint64_t number; /* in the order of `kept` */
 	MPI_Message message;
 	int peer, tag, bytes;
 };
@@ -229,6 +233,11 @@ struct batoni_mpi {
 	/* kept.c's: in the order in which they were at MPI; so many. */
 	struct batoni_list_node kept;
 	uint32_t kept_n;
+	uint64_t kept_number;
+	/* By rank and tag, from the first one on; and the first of each queue, in the order of `kept`: [0], those of the
+	 * program's tags, [1], the others. */
+	struct batoni_match kept_match;
+	struct batoni_list_node kept_fronts[2];
 	/* clear.c's: by rank, whether a message was sent to it; the next rank that may get
 	 * a leave message; leave messages at MPI, which are requests[0] and on then; a message that
 	 * is being received to be discarded. */
@@ -304,6 +313,12 @@ batoni_mpi_isend(struct batoni_mpi *mpi, const void *content, int bytes, int pee
 	if (__builtin_expect(code == MPI_SUCCESS, 1))
 		mpi->sent_to[peer] = true;
 	return code;
+}
+
+static inline struct batoni_mpi_kept *
+batoni_mpi_kept_front(struct batoni_list_node *front)
+{
+	return batoni_container_of(front, struct batoni_mpi_kept, front);
 }
 
 static inline struct batoni_mpi_kept *
@@ -506,6 +521,7 @@ void batoni_mpi_unfollow_all(struct batoni_mpi *mpi);
 extern const struct batoni_unmatched_ops batoni_mpi_unmatched;
 
 /* kept.c */
+void batoni_mpi_kept_init(struct batoni_mpi *mpi);
 /* Take the next message of this rank (MPI_ANY_SOURCE: of any) out of MPI's queue.  NULL: there is none, or no
  * memory for it. */
 struct batoni_mpi_kept *batoni_mpi_keep(struct batoni_mpi *mpi, int peer);

@@ -78,7 +78,7 @@ batoni_mpi_alloc(const struct batoni_transport_config *config, int size,
 	mpi->check = config->check;
 	mpi->examines = config->check || config->device;
 	batoni_list_init(&mpi->copying);
-	batoni_list_init(&mpi->kept);
+	batoni_mpi_kept_init(mpi);
 	while (slots >> bits)
 		bits++;
 	batoni_list_init(&mpi->live);
@@ -128,6 +128,7 @@ free_tables(struct batoni_mpi *mpi)
 	batoni_free(mpi->bodies);
 	batoni_free(mpi->followers);
 	batoni_free(mpi->held);
+	batoni_match_fini(&mpi->kept_match);
 	batoni_free(mpi->lasts);
 	batoni_free(mpi->tags);
 	batoni_free(mpi->sent_to);

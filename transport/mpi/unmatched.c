@@ -74,16 +74,17 @@ count_run(struct batoni_mpi *mpi, int rank)
 	return mpi->named_run;
 }
 
-/* The first kept message of this peer (-1: of any) and tag (-1: any) that may be met; or NULL. */
+/* The first kept message of this peer (-1: of any) and tag (-1: any) that may be met; or NULL.  Where the first of a
+ * rank and tag may not, nor may those behind it. */
 static struct batoni_mpi_kept *
 find_kept(struct batoni_mpi *mpi, int peer, int tag)
 {
-	for (struct batoni_list_node *at = mpi->kept.next; at != &mpi->kept;
-	     at = at->next) {
-		struct batoni_mpi_kept *kept = batoni_mpi_kept_of(at);
+	struct batoni_list_node *fronts = &mpi->kept_fronts[0];
 
-		if (kept->tag <= mpi->base.tag_max &&
-		    (tag < 0 || kept->tag == tag) &&
+	for (struct batoni_list_node *at = fronts->next; at != fronts; at = at->next) {
+		struct batoni_mpi_kept *kept = batoni_mpi_kept_front(at);
+
+		if ((tag < 0 || kept->tag == tag) &&
 		    (peer < 0 || kept->peer == peer) &&
 		    may_meet(mpi, kept->peer, kept->tag))
 			return kept;
