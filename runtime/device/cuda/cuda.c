@@ -5,6 +5,7 @@
  *
  *   cuda_api.[ch]     the driver's functions, loaded at run time
  *   cuda_gpu.[ch]     one GPU: context, internal streams, events
+ *   cuda_enter.c      what stands around each call of the driver
  *   cuda_pinned.c     its pinned blocks
  *   cuda_queues.c     how many streams there are for its hardware queues
  *   cuda_stream.[ch]  what is kept of a stream; its thread for launched functions

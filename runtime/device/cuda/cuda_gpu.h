@@ -141,6 +141,12 @@ batoni_cuda_gpu(struct batoni_device *device)
 	return batoni_container_of(device, struct cuda_gpu, open);
 }
 
+/* cuda_enter.c, where no GPU is known yet: give the thread its capture mode back; refuse as batoni_cuda_refuse. */
+void batoni_cuda_restore_mode(const struct batoni_cuda_api *api,
+                              CUstreamCaptureMode mode);
+enum baton_status batoni_cuda_refuse_by(const struct batoni_cuda_api *api,
+                                        const char *call, CUresult result);
+
 /*
  * The driver's calls are made between enter and leave: the GPU's context is then current,
  * and none of them invalidates a capture that another thread of the program has begun.
