@@ -114,6 +114,7 @@ int
 main(int argc, char **argv)
 {
 	char folder[] = "/dev/shm/bench-trace-XXXXXX";
+	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	struct pair pair;
 	struct bench b;
 
@@ -124,7 +125,9 @@ main(int argc, char **argv)
 	} else {
 		bench_must(unsetenv("BATON_TRACE") == 0);
 	}
-	fine(baton_comm_create_local(2, NULL, pair.comms));
+	/* No other thread drives. */
+	options.progress = BATON_PROGRESS_CALLS;
+	fine(baton_comm_create_local(2, &options, pair.comms));
 	fine(baton_stream_create(pair.comms[1], &pair.stream));
 	measure(&b, "trace_message", &pair, message);
 	measure(&b, "trace_signal", &pair, signal_once);
