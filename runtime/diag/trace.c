@@ -365,6 +365,8 @@ note(struct batoni_trace *trace, const struct batoni_op *op,
 
 	if (unlikely(!traced->placed))
 		batoni_trace_place(trace, op, traced, state == BATONI_ENDED);
+	else if (unlikely(batoni_kind_of(op)->off_stream))
+		batoni_trace_adopt(trace, op);
 	if (likely(state == BATONI_ENDED)) {
 		note_end(trace, op, traced);
 		return BATON_OK;

@@ -346,6 +346,14 @@ take_over(struct batoni_trace *trace, const struct batoni_op *op, uint64_t seria
 }
 
 void
+batoni_trace_adopt(struct batoni_trace *trace, const struct batoni_op *parent)
+{
+	take_over(trace, parent,
+	          atomic_load_explicit(&batoni_traced_of(parent)->serial,
+	                               memory_order_relaxed));
+}
+
+void
 batoni_trace_place(struct batoni_trace *trace, const struct batoni_op *op,
                    struct batoni_traced *traced, bool ended)
 {

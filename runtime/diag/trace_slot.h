@@ -14,6 +14,9 @@
 /* Give the operation its slot of the ring, and count it; once.  ended: it does so now.  The driver. */
 void batoni_trace_place(struct batoni_trace *trace, const struct batoni_op *op,
                         struct batoni_traced *traced, bool ended);
+/* A group or launch, which an operation of it has given its slot, moves: its entry of `handed`, if its enqueuer has
+ * written one since, is not needed.  The driver. */
+void batoni_trace_adopt(struct batoni_trace *trace, const struct batoni_op *parent);
 /* Write down what the driver has not seen yet.  The enqueuer, before it hands it over. */
 void batoni_trace_stage(struct batoni_trace *trace, const struct batoni_op *op,
                         struct batoni_traced *traced);

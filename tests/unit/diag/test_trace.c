@@ -682,6 +682,46 @@ START_TEST(what_is_called_beside_the_driver_is_there_at_once)
 }
 END_TEST
 
+static pthread_barrier_t turn;
+
+static void *
+end_group_beside(void *arg)
+{
+	baton_request *request = arg;
+
+	ck_assert_int_eq(baton_group_begin(comms[1]), BATON_OK);
+	*request = recv_from(1, 0, 5, 10);
+	pthread_barrier_wait(&turn);
+	pthread_barrier_wait(&turn);
+	ck_assert_int_eq(baton_group_end(comms[1]), BATON_OK);
+	return NULL;
+}
+
+/* Its operation has given it a slot of the ring before its thread hands it over. */
+START_TEST(a_group_that_ends_beside_the_driver_leaves_no_entry)
+{
+	baton_request request;
+	pthread_t thread;
+
+	open_comms(2);
+	pthread_barrier_init(&turn, NULL, 2);
+	pthread_create(&thread, NULL, end_group_beside, &request);
+	pthread_barrier_wait(&turn);
+	batoni_lock();
+	pthread_barrier_wait(&turn);
+	pthread_join(thread, NULL);
+	map_files();
+	ck_assert_ptr_nonnull(handed(1, find(1, "group", 0)->serial));
+	batoni_unlock();
+	finish(send_to(0, 1, 5, 10), BATON_OK);
+	finish(request, BATON_OK);
+	ck_assert_int_eq(find(1, "group", 0)->state, BATON_STATE_ENDED);
+	ck_assert_ptr_null(handed(1, find(1, "group", 0)->serial));
+	pthread_barrier_destroy(&turn);
+	close_comms(2);
+}
+END_TEST
+
 static atomic_bool has_run;
 
 static void
@@ -906,6 +946,7 @@ main(void)
 		without_a_counter_stamps_are_of_passes,
 		without_a_counter_rounds_end_when_they_end,
 		what_is_called_beside_the_driver_is_there_at_once,
+		a_group_that_ends_beside_the_driver_leaves_no_entry,
 		a_function_that_runs_before_it_has_a_slot_is_armed,
 		threads_on_one_handle_lose_nothing,
 		a_dump_names_the_command_that_tells_of_all_ranks,
