@@ -654,7 +654,8 @@ struct baton_message_info {
  * No stream takes part: what the program has enqueued on streams counts as called.
  *
  * Returns BATON_OK; PENDING: there is none; INVALID (arguments; inside a group or the recording of a plan; over MPI at
- * MPI_THREAD_FUNNELED, on another thread than the main one); UNSUPPORTED (NCCL: streams receive what the calls name);
+ * MPI_THREAD_FUNNELED, on another thread than the main one); UNSUPPORTED (a peer whose messages go by NCCL, where
+ * streams receive what the calls name);
  * AGAIN (the request pool is full; nothing was found); NOMEM; the error that broke the communicator.
  */
 BATON_API enum baton_status baton_probe(int peer, int tag,

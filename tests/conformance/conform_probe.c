@@ -583,7 +583,8 @@ without_a_slot_nothing_is_found(struct conform *c)
 	receive_int(c, find_as(c, 1, 3, sizeof(int), 1, 3), 7, 1, 3);
 }
 
-/* Where streams receive what the calls name. */
+/* Where streams receive what the calls name.  A peer whose messages go through memory that the ranks share may be
+ * probed all the same. */
 static void
 a_path_that_does_not_tell_refuses_a_probe(struct conform *c)
 {
@@ -591,8 +592,17 @@ a_path_that_does_not_tell_refuses_a_probe(struct conform *c)
 
 	if (c->info.capabilities & BATON_CAP_ANY_SOURCE)
 		return;
+	for (int peer = 0; peer < c->size; peer++) {
+		if (baton_message_path(c->comm, peer) & BATON_MESSAGE_PATH_NEAR)
+			find_none(c, peer, 0);
+		else
+			CHECK_REFUSED(c, BATON_ERR_UNSUPPORTED,
+			              baton_probe(peer, 0, c->comm, &message,
+			                          NULL),
+			              "does not tell");
+	}
 	CHECK_REFUSED(c, BATON_ERR_UNSUPPORTED,
-	              baton_probe(c->size - 1, 0, c->comm, &message, NULL),
+	              baton_probe(ANY, 0, c->comm, &message, NULL),
 	              "does not tell");
 }
 
