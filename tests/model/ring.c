@@ -131,7 +131,7 @@ is_over(const struct state *s)
 static unsigned
 choices(const struct state *s, unsigned move)
 {
-	unsigned decisions = 3;
+	unsigned decisions = 4;
 
 	switch (move) {
 	case WRITER_GOES:

@@ -166,6 +166,7 @@ struct state {
 		uint8_t step, rung, count, next, told, cells;
 		uint8_t back; /* where a look goes on behind its last message */
 		uint8_t n, events, warm, was_hungry;
+		uint8_t alone; /* a waiter: it takes one message, and looks no further */
 	} r;
 };
 

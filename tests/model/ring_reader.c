@@ -15,7 +15,7 @@ static bool
 back_from_reading(struct state *s)
 {
 	s->r.step = s->r.back;
-	s->r.back = s->r.n = 0;
+	s->r.back = s->r.n = s->r.alone = 0;
 	return true;
 }
 
@@ -40,6 +40,10 @@ static void
 go_on_reading(const struct rules *rules, struct state *s)
 {
 	s->r.was_hungry = 0;
+	if (s->r.alone) {
+		back_from_reading(s);
+		return;
+	}
 	s->r.step = ++s->r.n == rules->most ? R_MORE : R_PEEK;
 	if (rules->most == 0)
 		s->r.n = 0;
@@ -145,7 +149,7 @@ set_warmth(struct state *s, unsigned warmth)
 	return true;
 }
 
-/* A pass while nobody listens. */
+/* A pass while nobody listens, or a waiter's poll between two passes. */
 static bool
 reader_passes(const struct rules *rules, struct state *s, unsigned choice)
 {
@@ -160,6 +164,8 @@ reader_passes(const struct rules *rules, struct state *s, unsigned choice)
 			s->r.step = R_S0_DOORBELL;
 		else if (choice == 2 && s->r.warm)
 			s->r.step = R_COOL;
+		else if (choice == 3)
+			s->r.alone = read_to(s, R_PASS);
 		else
 			return false;
 		return s->r.step != R_COOL || set_warmth(s, COLD);

@@ -415,7 +415,7 @@ batoni_near_drain(struct batoni_pairs *near, int peer, size_t most)
 	}
 	if (found == BATONI_RING_BROKEN)
 		batoni_near_break(near, peer, "a header");
-	else if (found == BATONI_RING_HERE && !near->broken &&
+	else if (found == BATONI_RING_HERE && most > 1 && !near->broken &&
 	         !batoni_ring_is_empty(&from->in))
 		batoni_near_call_later(near, peer);
 	return n;

@@ -395,6 +395,8 @@ near_test(struct batoni_path *path)
 static size_t
 await_any(struct batoni_pairs *near, unsigned polls)
 {
+	size_t most = NEAR_TAKE_MAX;
+
 	if (near->broken || near->lower_broke ||
 	    !batoni_list_empty(&near->copies))
 		return 0;
@@ -405,23 +407,27 @@ await_any(struct batoni_pairs *near, unsigned polls)
 			if (batoni_ring_is_empty(&near->peers[peer].in))
 				continue;
 			near->budget = NEAR_PASS_MAX;
-			return batoni_near_drain(near, peer, NEAR_TAKE_MAX);
+			return batoni_near_drain(near, peer, most);
 		}
 		if (polls-- == 0)
 			break;
+		most = 1; /* as near_await */
 	}
 	return 0;
 }
 
 /* The waiter polls the head of one ring, with a pause between two polls: so the core begins no polls ahead,
- * which it had to undo when the line changes, and the sender has the line for longer.  While something is to
- * be copied, a pass does more than that. */
+ * which it had to undo when the line changes, and the sender has the line for longer.  What comes while it
+ * polls is taken alone: the sender has just written where the next message will lie, so a load there waits for
+ * that line.  What was there before the first poll is taken together.  While something is to be copied, a pass
+ * does more than that. */
 static size_t
 near_await(struct batoni_path *path, struct batoni_transfer *transfer,
            unsigned polls)
 {
 	struct batoni_pairs *near = batoni_near_of(path);
 	const struct near_node *node = &near->nodes[transfer->slot];
+	size_t most = NEAR_TAKE_MAX;
 	int peer = transfer->peer;
 
 	if (__builtin_expect((peer | transfer->tag) < 0, 0))
@@ -435,10 +441,11 @@ near_await(struct batoni_path *path, struct batoni_transfer *transfer,
 	while (batoni_ring_is_empty(&near->peers[peer].in)) {
 		if (polls-- == 0)
 			return 0;
+		most = 1;
 		batoni_relax();
 	}
 	near->budget = NEAR_PASS_MAX;
-	return batoni_near_drain(near, peer, NEAR_TAKE_MAX);
+	return batoni_near_drain(near, peer, most);
 }
 
 /* ---- receives from any rank, or of any tag ---- */

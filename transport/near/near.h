@@ -366,7 +366,8 @@ size_t batoni_near_scan(struct batoni_pairs *near, int peer);
 
 /* ---- arrive.c ---- */
 
-/* Take up to `most` messages out of a ring.  Returns how many. */
+/* Take up to `most` messages out of a ring.  Returns how many.  If more are there, its bit is set; but not
+ * for a waiter that takes one: then the ring is warm, or the bit is set already, or will be by the sender (W6). */
 size_t batoni_near_drain(struct batoni_pairs *near, int peer, size_t most);
 /* All that is published. */
 size_t batoni_near_take_all(struct batoni_pairs *near);
