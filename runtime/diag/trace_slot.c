@@ -19,6 +19,9 @@
  */
 #include "trace_slot.h"
 
+#include <stddef.h>
+#include <string.h>
+
 #include "kind.h"
 
 /* ---- counters ---- */
@@ -332,25 +335,41 @@ mark_terms(struct baton_trace_operation *slot, const struct batoni_units units[]
 		slot->flags |= BATON_TRACE_TERMS_CUT;
 }
 
+/* What its enqueuer would have written, had it handed it: all but when it began to run. */
+static void
+copy_function(const struct batoni_trace *trace, const struct batoni_op *op,
+              struct baton_trace_operation *entry)
+{
+	const struct baton_trace_operation *slot =
+		batoni_trace_slot_of(trace, batoni_traced_of(op));
+
+	if (!slot)
+		return;
+	memcpy((char *)entry + sizeof(entry->serial),
+	       (const char *)slot + sizeof(slot->serial),
+	       offsetof(struct baton_trace_operation, ran) - sizeof(slot->serial));
+	batoni_trace_close_slot(entry, slot->serial);
+}
+
 /* The entry was its enqueuer's; of a function it is its stream's, too, until it ends. */
 static void
-take_over(struct batoni_trace *trace, const struct batoni_op *op, uint64_t serial)
+take_over(struct batoni_trace *trace, const struct batoni_op *op)
 {
 	const uint32_t record = batoni_pool_slot(&op->comm->pool, op);
 	struct baton_trace_operation *entry = &trace->handed[record];
 
-	if (unlikely(batoni_kind_of(op)->runs))
-		batoni_trace_close_slot(entry, serial);
-	else if (entry->serial != 0)
+	if (unlikely(batoni_kind_of(op)->runs)) {
+		if (entry->serial == 0)
+			copy_function(trace, op, entry);
+	} else if (entry->serial != 0) {
 		batoni_trace_close_slot(entry, 0);
+	}
 }
 
 void
 batoni_trace_adopt(struct batoni_trace *trace, const struct batoni_op *parent)
 {
-	take_over(trace, parent,
-	          atomic_load_explicit(&batoni_traced_of(parent)->serial,
-	                               memory_order_relaxed));
+	take_over(trace, parent);
 }
 
 void
@@ -364,7 +383,8 @@ batoni_trace_place(struct batoni_trace *trace, const struct batoni_op *op,
 	size_t n;
 
 	if (batoni_kind_of(op)->off_stream) {
-		take_over(trace, op, place_parent(trace, op));
+		place_parent(trace, op);
+		take_over(trace, op);
 		return;
 	}
 	n = find_units(op, ended, units);
@@ -381,7 +401,7 @@ batoni_trace_place(struct batoni_trace *trace, const struct batoni_op *op,
 	}
 	atomic_store_explicit(&traced->serial, serial, memory_order_relaxed);
 	traced->placed = true;
-	take_over(trace, op, serial);
+	take_over(trace, op);
 	add_terms(trace, op, traced, serial, units, n);
 	if (BATONI_MESSAGES >> op->kind & 1u)
 		batoni_trace_count_message(trace, op, traced);

@@ -764,6 +764,41 @@ START_TEST(a_function_that_runs_before_it_has_a_slot_is_armed)
 }
 END_TEST
 
+/* Its entry stays until it ends, and is all that is left of it once the ring has gone round. */
+START_TEST(a_function_that_waits_outlives_the_ring)
+{
+	const struct baton_trace_table *table;
+	const struct baton_trace_operation *entry = NULL;
+	baton_stream other;
+	baton_request request;
+
+	setenv("BATON_TRACE_OPERATIONS", "256", 1);
+	open_comms(2);
+	ck_assert_int_eq(baton_stream_create(comms[1], &other), BATON_OK);
+	ck_assert_int_eq(baton_recv(in, 10, BATON_UINT8, 0, 9, comms[1], other, NULL,
+	                            &request),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_stream_launch(comms[1], other, run, NULL), BATON_OK);
+	for (int i = 0; i < 400; i++)
+		exchange(3, 64);
+	map_files();
+	table = &files[1].header->handed;
+	for (uint32_t i = 0; i < table->count && (!entry || !entry->serial); i++)
+		entry = at(&files[1], table, i);
+	ck_assert_uint_ne(entry->serial, 0);
+	ck_assert_uint_ne(slot(1, entry->serial)->serial, entry->serial);
+	ck_assert_str_eq(kind_name(1, entry), "launched function");
+	ck_assert_uint_gt(entry->enqueued, 0);
+	ck_assert_int_eq(entry->status, BATON_PENDING);
+	finish(send_to(0, 1, 9, 10), BATON_OK);
+	finish(request, BATON_OK);
+	ck_assert_int_eq(baton_stream_synchronize(comms[1], other), BATON_OK);
+	ck_assert_uint_eq(entry->serial, 0);
+	ck_assert_int_eq(baton_stream_destroy(comms[1], other), BATON_OK);
+	close_comms(2);
+}
+END_TEST
+
 #define EACH 2000
 
 static void *
@@ -948,6 +983,7 @@ main(void)
 		what_is_called_beside_the_driver_is_there_at_once,
 		a_group_that_ends_beside_the_driver_leaves_no_entry,
 		a_function_that_runs_before_it_has_a_slot_is_armed,
+		a_function_that_waits_outlives_the_ring,
 		threads_on_one_handle_lose_nothing,
 		a_dump_names_the_command_that_tells_of_all_ranks,
 		calls_issue_operations_themselves_as_without,
