@@ -431,5 +431,8 @@ batoni_trace_stage(struct batoni_trace *trace, const struct batoni_op *op,
 		mark_terms(entry, units, n);
 	}
 	entry->module = batoni_trace_module(trace, traced->site, &entry->offset);
+	/* A function's was cleared by its call, and its stream may have written it since. */
+	if (!batoni_kind_of(op)->runs)
+		entry->ran = 0;
 	batoni_trace_close_slot(entry, serial);
 }

@@ -374,10 +374,11 @@ def check_hang(tool):
     require('rank 1 has sent tag 7 twice, and this is the one with number 3' in
             report['reasons'][0]['sentence'], report)
 
-    # No thread has looked at a receive; and a function runs, of which only its stream says so.
+    # No thread has looked at a receive, whatever the entry said of a function before; and a function runs, of which
+    # only its stream says so.
     folder = Folder(tool).add(t.make(
         0, 2, [t.operation(t.FUNCTION, 2, enqueued=2, stream=3, state=1)],
-        handed=[t.operation(t.RECV, 1, 1, 7, enqueued=1, state=0),
+        handed=[t.operation(t.RECV, 1, 1, 7, enqueued=1, state=0, ran=1),
                 t.operation(0, 2, ran=3), t.operation(0, 0)]))
     folder.add(t.make(1, 2, []))
     heads = folder.report('--hang', status=1)['moments'][0]['waiting']

@@ -331,7 +331,7 @@ collect_handed(struct decoder *d)
 	size_t damaged = 0;
 
 	for (size_t i = 0; i < table->count; i++) {
-		struct baton_trace_operation *next = &d->entries[d->count], *has;
+		struct baton_trace_operation *next = &d->entries[d->count], *has, *op;
 
 		entry(d, table, i, next, sizeof(*next));
 		if (next->serial == 0)
@@ -341,12 +341,13 @@ collect_handed(struct decoder *d)
 		if (!is_stamp(&d->rank->header, next->ran) ||
 		    (!has && !is_sane(d, next))) {
 			damaged++;
-		} else if (!has) {
-			next->armed = next->ran;
-			d->count++;
-		} else if (has->armed == 0) {
-			has->armed = next->ran;
+			continue;
 		}
+		op = has ? has : next;
+		/* Its stream says that it came to a function, and of nothing else. */
+		if (op->armed == 0 && kind_of(d, op->kind) == TRACE_FUNCTION)
+			op->armed = next->ran;
+		d->count += !has;
 	}
 	sort_entries(d);
 	return damaged;

@@ -172,16 +172,23 @@ remove_folder(void)
 }
 
 static void
-open_comms(int size)
+open_comms_of(int size, uint32_t requests_max)
 {
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 
 	options.progress = BATON_PROGRESS_CALLS;
+	options.requests_max = requests_max;
 	ck_assert_int_eq(baton_comm_create_local(size, &options, comms), BATON_OK);
 	for (int i = 0; i < size; i++)
 		ck_assert_int_eq(baton_stream_create(comms[i], &streams[i]),
 		                 BATON_OK);
 	detached.flags = BATON_OP_DETACHED;
+}
+
+static void
+open_comms(int size)
+{
+	open_comms_of(size, 0);
 }
 
 static void
@@ -722,6 +729,8 @@ START_TEST(a_group_that_ends_beside_the_driver_leaves_no_entry)
 }
 END_TEST
 
+#define SLOTS 128
+
 static atomic_bool has_run;
 
 static void
@@ -761,6 +770,68 @@ START_TEST(a_function_that_runs_before_it_has_a_slot_is_armed)
 	ck_assert_uint_ge(function->armed, function->enqueued);
 	ck_assert_uint_ge(function->completed, function->armed);
 	close_comms(1);
+}
+END_TEST
+
+/* What has been handed and the driver has not seen; there is one. */
+static const struct baton_trace_operation *
+only_handed(int rank)
+{
+	const struct baton_trace_table *table = &files[rank].header->handed;
+	const struct baton_trace_operation *only = NULL;
+
+	for (uint32_t i = 0; i < table->count; i++) {
+		const struct baton_trace_operation *entry = at(&files[rank], table, i);
+
+		if (entry->serial == 0)
+			continue;
+		ck_assert_ptr_null(only);
+		only = entry;
+	}
+	ck_assert_ptr_nonnull(only);
+	return only;
+}
+
+static void *
+send_beside(void *arg)
+{
+	*(baton_request *)arg = send_to(0, 1, 5, 10);
+	return NULL;
+}
+
+static void
+run_when_told(void *arg)
+{
+	while (!atomic_load((atomic_bool *)arg))
+		sched_yield();
+}
+
+/* Whichever slot of the pool an operation takes, a function had it. */
+START_TEST(what_is_called_behind_a_function_has_not_run)
+{
+	const struct baton_trace_operation *send;
+	atomic_bool told = false;
+	baton_request request;
+	pthread_t thread;
+
+	open_comms_of(2, SLOTS);
+	for (int i = 0; i < SLOTS; i++)
+		ck_assert_int_eq(baton_stream_launch(comms[0], streams[0],
+		                                     run_when_told, &told),
+		                 BATON_OK);
+	atomic_store(&told, true);
+	ck_assert_int_eq(baton_stream_synchronize(comms[0], streams[0]), BATON_OK);
+	batoni_lock();
+	pthread_create(&thread, NULL, send_beside, &request);
+	pthread_join(thread, NULL);
+	map_files();
+	send = only_handed(0);
+	ck_assert_str_eq(kind_name(0, send), "send");
+	ck_assert_uint_eq(send->ran, 0);
+	batoni_unlock();
+	finish(recv_from(1, 0, 5, 10), BATON_OK);
+	finish(request, BATON_OK);
+	close_comms(2);
 }
 END_TEST
 
@@ -983,6 +1054,7 @@ main(void)
 		what_is_called_beside_the_driver_is_there_at_once,
 		a_group_that_ends_beside_the_driver_leaves_no_entry,
 		a_function_that_runs_before_it_has_a_slot_is_armed,
+		what_is_called_behind_a_function_has_not_run,
 		a_function_that_waits_outlives_the_ring,
 		threads_on_one_handle_lose_nothing,
 		a_dump_names_the_command_that_tells_of_all_ranks,
