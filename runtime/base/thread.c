@@ -69,17 +69,17 @@ static void *
 job_main(void *argument)
 {
 	struct batoni_job *job = argument;
-	bool left;
+	bool given_up;
 
 	job->run(job);
 	pthread_mutex_lock(&jobs_lock);
 	job->done = true;
-	left = job->left;
+	given_up = job->given_up;
 	pthread_cond_broadcast(&job_ended);
 	pthread_mutex_unlock(&jobs_lock);
-	/* Unless it is left, it is the caller's from here on. */
-	if (left)
-		job->leave(job);
+	/* Unless it was given up, it is the caller's from here on. */
+	if (given_up)
+		job->cleanup(job);
 	return NULL;
 }
 
@@ -124,7 +124,7 @@ batoni_job_finish(struct batoni_job *job, uint64_t until_ns)
 
 	pthread_mutex_lock(&jobs_lock);
 	done = await_locked(job, until_ns);
-	job->left = !done;
+	job->given_up = !done;
 	pthread_mutex_unlock(&jobs_lock);
 	return done;
 }
@@ -137,7 +137,7 @@ batoni_job_take_up(struct batoni_job *job)
 	pthread_mutex_lock(&jobs_lock);
 	done = job->done;
 	if (!done)
-		job->left = false;
+		job->given_up = false;
 	pthread_mutex_unlock(&jobs_lock);
 	return !done;
 }

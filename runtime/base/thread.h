@@ -9,11 +9,11 @@
  *
  *   started            the job's; the caller may wait (batoni_job_await)
  *   it has ended       the caller's: what the call has made is taken or undone there
- *   it is given up     the job's for good: when `run` has returned, `leave` undoes what the call
+ *   it is given up     the job's for good: when `run` has returned, `cleanup` undoes what the call
  *                      has made, and frees the record, on the same thread, on which that
  *                      may block too.  It can be taken up again until then.
  *
- * A job is given up at its deadline (batoni_job_finish), or was never waited for (`left` from the
+ * A job is given up at its deadline (batoni_job_finish), or was never waited for (`given_up` from the
  * start).  Its thread blocks signals, and is never joined or cancelled.
  */
 #ifndef BATONI_THREAD_H
@@ -132,8 +132,8 @@ int batoni_thread_start(pthread_t *thread_p, void *(*main)(void *), void *arg);
 
 struct batoni_job {
 	void (*run)(struct batoni_job *job);
-	void (*leave)(struct batoni_job *job);
-	bool done, left; /* under the lock of jobs, a leaf; false at first, but see above */
+	void (*cleanup)(struct batoni_job *job);
+	bool done, given_up; /* under the lock of jobs, a leaf; false at first, but see above */
 };
 
 /* 0, or an errno code: there is no thread, and the job is the caller's. */

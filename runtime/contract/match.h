@@ -67,7 +67,7 @@ batoni_match_enter(struct batoni_match *match, struct batoni_match_node *node,
 
 /* Remove from anywhere in its queue: the node behind a front becomes the front. */
 static inline void
-batoni_match_leave(struct batoni_match *match, struct batoni_match_node *node)
+batoni_match_remove(struct batoni_match *match, struct batoni_match_node *node)
 {
 	struct batoni_match_node *next =
 		batoni_container_of(node->link.next, struct batoni_match_node, link);

@@ -226,13 +226,13 @@ struct batoni_library_ops {
 	/* The function by which an MPI says that it reaches this memory by itself; NULL: there
 	 * is none. */
 	const char *mpi_query;
-	/* enter, leave: around the calls of the library: the
+	/* enter, exit: around the calls of the library: the
 	 * device is the calling thread's meanwhile, which is not cancelled.  The driver; short.
-	 * OK, CUDA: there is nothing to leave. */
+	 * OK, CUDA: there is nothing to exit. */
 	enum baton_status (*enter)(struct batoni_device *device,
 	                           struct batoni_memory_guard *guard_p);
-	void (*leave)(struct batoni_device *device,
-	              const struct batoni_memory_guard *guard);
+	void (*exit)(struct batoni_device *device,
+	             const struct batoni_memory_guard *guard);
 	/* What the library says that it has written into memory of the device `owner` (-1: of
 	 * this one) is visible to what the caller then lets a stream of the device do.  As
 	 * enter. */

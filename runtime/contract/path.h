@@ -145,7 +145,7 @@ batoni_transfer_meet_plain(struct batoni_transfer *receive, size_t length,
 	enum baton_status status = BATON_OK;
 
 	if (__builtin_expect(list != NULL, 0))
-		return batoni_list_meet_plain(list, length);
+		return batoni_tensor_list_meet_plain(list, length);
 	if (__builtin_expect(type >= 0, 0))
 		status = batoni_transfer_compare(receive, type);
 	return status == BATON_OK && length > receive->bytes

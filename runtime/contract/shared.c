@@ -15,7 +15,7 @@
  * own call may take; one that wants another block does not.
  *
  * A mapping whose copies may never end (a device that is not well, when its communicator is
- * destroyed) is *left*: it stays mapped, and nothing new uses it, since the device may be reset.
+ * destroyed) is *abandoned*: it stays mapped, and nothing new uses it, since the device may be reset.
  *
  * Offerings of messages outlast the call that needs them, and perhaps their memory.  They are in a list, so
  * that who frees memory finds them (batoni_offerings_withdraw): a descriptor that is still open
@@ -47,7 +47,7 @@ struct batoni_mapping {
 	unsigned holders; /* MAPPED: 1 or more */
 	void *base;
 	size_t bytes;
-	bool left; /* it stays for good */
+	bool abandoned; /* it stays for good */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -204,7 +204,7 @@ find_locked(const struct batoni_mapping *like)
 			at, struct batoni_mapping, link);
 
 		if (mapping->memory == like->memory &&
-		    mapping->device == like->device && !mapping->left &&
+		    mapping->device == like->device && !mapping->abandoned &&
 		    mapping->bytes == like->bytes &&
 		    memcmp(&mapping->name, &like->name,
 		           sizeof(like->name)) == 0)
@@ -350,13 +350,13 @@ batoni_mapping_give(struct batoni_device *device, struct batoni_mapping *mapping
 }
 
 void
-batoni_mapping_leave(struct batoni_mapping *mapping)
+batoni_mapping_abandon(struct batoni_mapping *mapping)
 {
 	bool first;
 
 	pthread_mutex_lock(&lock);
-	first = !mapping->left;
-	mapping->left = true;
+	first = !mapping->abandoned;
+	mapping->abandoned = true;
 	pthread_mutex_unlock(&lock);
 	if (first)
 		batoni_mem_keep(1);

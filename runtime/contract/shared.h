@@ -80,7 +80,7 @@ enum baton_status batoni_mapping_take(struct batoni_device *device,
 void batoni_mapping_give(struct batoni_device *device,
                          struct batoni_mapping *mapping);
 /* Give it up while copies may use it: it stays mapped for the life of the process. */
-void batoni_mapping_leave(struct batoni_mapping *mapping);
+void batoni_mapping_abandon(struct batoni_mapping *mapping);
 /* For tests: how many blocks this process has mapped. */
 unsigned batoni_mappings(void);
 

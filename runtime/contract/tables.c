@@ -49,7 +49,7 @@ LEAF(batoni_batch_ops, batches, copies_start);
 
 static const struct batoni_slot library_slots[] = {
 	SLOT(batoni_library_ops, "memory.library.", enter),
-	SLOT(batoni_library_ops, "memory.library.", leave),
+	SLOT(batoni_library_ops, "memory.library.", exit),
 	SLOT(batoni_library_ops, "memory.library.", flush),
 	SLOT(batoni_library_ops, "memory.library.", available),
 };

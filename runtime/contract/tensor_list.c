@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lists of tensors: what matches, where the bytes go, why they do not.  No state of its
- * own; the driver calls, or the thread that holds the operation (batoni_list_explain). */
+ * own; the driver calls, or the thread that holds the operation (batoni_tensor_list_explain). */
 #include "tensor_list.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 /* ---- matching ---- */
 
 static enum baton_status
-differ(struct batoni_tensor_list *list, enum batoni_list_fault fault)
+differ(struct batoni_tensor_list *list, enum batoni_tensor_list_fault fault)
 {
 	list->fault = fault;
 	return BATON_ERR_MISMATCH;
@@ -81,8 +81,8 @@ place_all(struct batoni_tensor_list *list, struct batoni_tensors came)
 }
 
 enum baton_status
-batoni_list_meet(struct batoni_tensor_list *list, const unsigned char *header,
-                 size_t n)
+batoni_tensor_list_meet(struct batoni_tensor_list *list, const unsigned char *header,
+                        size_t n)
 {
 	struct batoni_tensors came;
 
@@ -105,7 +105,7 @@ batoni_list_meet(struct batoni_tensor_list *list, const unsigned char *header,
 }
 
 enum baton_status
-batoni_list_meet_plain(struct batoni_tensor_list *list, size_t bytes)
+batoni_tensor_list_meet_plain(struct batoni_tensor_list *list, size_t bytes)
 {
 	list->fault_bytes = bytes;
 	return differ(list, BATONI_LIST_PLAIN);
@@ -131,7 +131,7 @@ batoni_transfer_meet_list(struct batoni_transfer *receive,
 		list->header_bytes = whole;
 		return BATON_PENDING;
 	}
-	status = batoni_list_meet(list, header, whole);
+	status = batoni_tensor_list_meet(list, header, whole);
 	return status == BATON_OK && (list->payload_bytes != length ||
 	                              list->header_bytes != whole)
 	               ? BATON_ERR_PEER
@@ -161,8 +161,8 @@ batoni_transfer_meet_send(struct batoni_transfer *receive,
 
 size_t
 batoni_cursor_next_piece(const struct batoni_tensor_list *list,
-                         const struct batoni_list_cut *cut,
-                         struct batoni_list_cursor *cursor,
+                         const struct batoni_tensor_list_cut *cut,
+                         struct batoni_tensor_list_cursor *cursor,
                          struct batoni_segment *parts)
 {
 	struct batoni_segment part = batoni_cursor_peek(list, cursor, cut->most);
@@ -187,10 +187,10 @@ batoni_cursor_next_piece(const struct batoni_tensor_list *list,
 }
 
 size_t
-batoni_list_move(const struct batoni_tensor_list *from,
-                 struct batoni_tensor_list *to, size_t most)
+batoni_tensor_list_move(const struct batoni_tensor_list *from,
+                        struct batoni_tensor_list *to, size_t most)
 {
-	struct batoni_list_cursor *cursor = &to->moved;
+	struct batoni_tensor_list_cursor *cursor = &to->moved;
 	struct batoni_segment part;
 	size_t left = most;
 
@@ -222,7 +222,7 @@ copy_bytes(char *to, const char *from, size_t n)
 }
 
 void
-batoni_list_gather(const struct batoni_tensor_list *list, void *buffer)
+batoni_tensor_list_gather(const struct batoni_tensor_list *list, void *buffer)
 {
 	char *at = buffer;
 
@@ -235,7 +235,7 @@ batoni_list_gather(const struct batoni_tensor_list *list, void *buffer)
 }
 
 void
-batoni_list_scatter(const struct batoni_tensor_list *list, const void *buffer)
+batoni_tensor_list_scatter(const struct batoni_tensor_list *list, const void *buffer)
 {
 	const char *at = buffer;
 
@@ -250,7 +250,7 @@ batoni_list_scatter(const struct batoni_tensor_list *list, const void *buffer)
 /* ---- telling ---- */
 
 void
-batoni_list_deliver(const struct batoni_tensor_list *list)
+batoni_tensor_list_deliver(const struct batoni_tensor_list *list)
 {
 	struct batoni_tensors came;
 	struct baton_tensor tensor;
@@ -285,8 +285,8 @@ were(size_t n)
 }
 
 bool
-batoni_list_explain(const struct batoni_tensor_list *list, char *text,
-                    size_t size)
+batoni_tensor_list_explain(const struct batoni_tensor_list *list, char *text,
+                           size_t size)
 {
 	switch (list->fault) {
 	case BATONI_LIST_FINE:

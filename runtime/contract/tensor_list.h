@@ -13,14 +13,14 @@
  *   2. OK: segments say where the payload goes.  Anything else: the receive ends in that
  *      status, and the payload is not written anywhere.
  *   3. When the payload is there, the receive ends in OK.  Then the engine writes what the
- *      program asked for (batoni_list_deliver).
+ *      program asked for (batoni_tensor_list_deliver).
  *
  * A transport that cannot read a header from the message itself (one whose library moves bytes on
  * streams, and wants both lengths at the call) needs nothing else of this file: the sender hands
  * the header_bytes of `header` to the receiver beside it, the receiver meets them and answers with
  * the verdict, and after OK both know payload_bytes and all segments.  Where the payload has to lie
  * together, batoni_cursor_next_piece cuts it alike on both sides into parts to be copied, and
- * batoni_list_memory says what the memory of each segment is.  After another verdict nothing of the
+ * batoni_tensor_list_memory says what the memory of each segment is.  After another verdict nothing of the
  * payload is moved; the send ends in OK.
  */
 #ifndef BATONI_TENSOR_LIST_H
@@ -36,12 +36,12 @@ struct batoni_segment {
 
 /* A cursor over the payload of a list: the tensor, by its index, and the byte of it that is next.
  * Zeros are before the first byte. */
-struct batoni_list_cursor {
+struct batoni_tensor_list_cursor {
 	size_t segment, at;
 };
 
 /* Why a receive has ended in MISMATCH or TRUNCATED. */
-enum batoni_list_fault {
+enum batoni_tensor_list_fault {
 	BATONI_LIST_FINE,
 	BATONI_LIST_PLAIN,  /* a plain message has come */
 	BATONI_LIST_HEADER, /* its header is wrong: fault_text */
@@ -75,26 +75,26 @@ struct batoni_tensor_list {
 	size_t arena_bytes;
 	struct baton_tensor *results; /* NULL: nothing is to be told */
 	size_t *count_p;
-	enum batoni_list_fault fault;
+	enum batoni_tensor_list_fault fault;
 	size_t fault_tensor;
 	size_t fault_bytes;     /* of a plain message; of the arena, that are needed */
 	const char *fault_text; /* a string constant */
 	struct baton_tensor came; /* BATONI_LIST_TENSOR */
-	/* Where batoni_list_move goes on, of a receive. */
-	struct batoni_list_cursor moved;
+	/* Where batoni_tensor_list_move goes on, of a receive. */
+	struct batoni_tensor_list_cursor moved;
 };
 
 /* A receive has matched this header, of n bytes: any bytes, which may be those of its own
  * header.  OK, MISMATCH, TRUNCATED. */
-enum baton_status batoni_list_meet(struct batoni_tensor_list *list,
-                                   const unsigned char *header, size_t n);
+enum baton_status batoni_tensor_list_meet(struct batoni_tensor_list *list,
+                                          const unsigned char *header, size_t n);
 /* It has matched a plain message of this length: MISMATCH. */
-enum baton_status batoni_list_meet_plain(struct batoni_tensor_list *list,
-                                         size_t bytes);
+enum baton_status batoni_tensor_list_meet_plain(struct batoni_tensor_list *list,
+                                                size_t bytes);
 
 /* What the memory of a segment is. */
 static inline unsigned
-batoni_list_memory(const struct batoni_tensor_list *list, size_t segment)
+batoni_tensor_list_memory(const struct batoni_tensor_list *list, size_t segment)
 {
 	return list->locations ? list->locations[segment] : 0;
 }
@@ -105,7 +105,7 @@ batoni_list_memory(const struct batoni_tensor_list *list, size_t segment)
  * (cursor->segment is list->count). */
 static inline struct batoni_segment
 batoni_cursor_peek(const struct batoni_tensor_list *list,
-                   struct batoni_list_cursor *cursor, size_t most)
+                   struct batoni_tensor_list_cursor *cursor, size_t most)
 {
 	const struct batoni_segment *segment = &list->segments[cursor->segment];
 	size_t left;
@@ -125,7 +125,7 @@ batoni_cursor_peek(const struct batoni_tensor_list *list,
 /* The same bytes; the cursor is behind them afterwards. */
 static inline struct batoni_segment
 batoni_cursor_next(const struct batoni_tensor_list *list,
-                   struct batoni_list_cursor *cursor, size_t most)
+                   struct batoni_tensor_list_cursor *cursor, size_t most)
 {
 	struct batoni_segment part = batoni_cursor_peek(list, cursor, most);
 
@@ -138,27 +138,27 @@ batoni_cursor_next(const struct batoni_tensor_list *list,
  * `most` at most; or tensors one after the other of which less than `alone` bytes are left,
  * `together` bytes or parts_max of them at most.  Writes its parts, unless parts is NULL, moves
  * the cursor behind it and returns how many parts it has; 0: there are no more bytes. */
-struct batoni_list_cut {
+struct batoni_tensor_list_cut {
 	size_t alone, together, most, parts_max;
 };
 size_t batoni_cursor_next_piece(const struct batoni_tensor_list *list,
-                                const struct batoni_list_cut *cut,
-                                struct batoni_list_cursor *cursor,
+                                const struct batoni_tensor_list_cut *cut,
+                                struct batoni_tensor_list_cursor *cursor,
                                 struct batoni_segment *parts);
 
 /* Copy up to `most` bytes of a send to a receive that has met it, behind what was copied
  * before; returns how many. */
-size_t batoni_list_move(const struct batoni_tensor_list *from,
-                        struct batoni_tensor_list *to, size_t most);
+size_t batoni_tensor_list_move(const struct batoni_tensor_list *from,
+                               struct batoni_tensor_list *to, size_t most);
 /* Copy all bytes of the payload to one buffer, or from one. */
-void batoni_list_gather(const struct batoni_tensor_list *list, void *buffer);
-void batoni_list_scatter(const struct batoni_tensor_list *list,
-                         const void *buffer);
+void batoni_tensor_list_gather(const struct batoni_tensor_list *list, void *buffer);
+void batoni_tensor_list_scatter(const struct batoni_tensor_list *list,
+                                const void *buffer);
 
 /* The receive has ended in OK: tell the program what has come. */
-void batoni_list_deliver(const struct batoni_tensor_list *list);
+void batoni_tensor_list_deliver(const struct batoni_tensor_list *list);
 /* Why it has not, in words.  False: there are none. */
-bool batoni_list_explain(const struct batoni_tensor_list *list, char *text,
-                         size_t size);
+bool batoni_tensor_list_explain(const struct batoni_tensor_list *list, char *text,
+                                size_t size);
 
 #endif

@@ -31,7 +31,7 @@ struct batoni_failed {
 
 /* Of a kind whose transfers may be lists of tensors: it is called for those alone
  * (BATONI_LOCATION_LIST). */
-struct batoni_list_kind {
+struct batoni_tensor_list_kind {
 	/* The operation is armed: may it be issued?  False: it ends in INVALID. */
 	bool (*may_issue)(const struct batoni_op *op);
 	/* The operation ends in this status, and no thread has seen that yet.  lent: the path still has it. */
@@ -106,7 +106,7 @@ struct batoni_kind {
 	bool (*explain)(const struct batoni_op *op, char *text, size_t size);
 
 	/* NULL: it has none. */
-	const struct batoni_list_kind *list;
+	const struct batoni_tensor_list_kind *list;
 	const struct batoni_members_kind *members;
 	const struct batoni_launch_kind *launch;
 };

@@ -136,7 +136,7 @@ void batoni_op_end_later(struct batoni_op *op);
 /* End the operation without a completion: a group's operation, a member of a void group. */
 void batoni_op_vanish(struct batoni_op *op, uint64_t drop);
 /* Remove the operation from the FIFO that it waits in, if any. */
-void batoni_op_leave_fifo(struct batoni_op *op);
+void batoni_op_remove_from_fifo(struct batoni_op *op);
 /* Count an operation in or out of comm->work.active. */
 void batoni_comm_count(struct baton_comm *comm, int change);
 /* hold: keep polling the communicator, at a slow rate, even without operations.  Not

@@ -82,7 +82,7 @@ enter(struct batoni_op *op, enum batoni_line line)
 
 /* The operation is in no line any more. */
 static inline void
-leave_line(struct batoni_op *op)
+remove_from_line(struct batoni_op *op)
 {
 	op->flags &= (uint16_t)~BATONI_FLAG_IN_LINE;
 	op->transfer.native_call = NULL;
@@ -277,7 +277,7 @@ go_on(struct batoni_fifo *from, struct batoni_op *op)
 	         to->head && to->head->transfer.turn < op->transfer.turn)
 		line = BATONI_LINE_PEER;
 	if (line == BATONI_NO_LINE) {
-		leave_line(op);
+		remove_from_line(op);
 		to = batoni_fifo_append(table, op);
 	} else {
 		enter(op, line);
@@ -294,7 +294,7 @@ pop_for(struct batoni_fifo *line, int rank, int tag)
 {
 	struct batoni_op *op = batoni_fifo_pop(line);
 
-	leave_line(op);
+	remove_from_line(op);
 	batoni_set(op->transfer.peer, rank);
 	batoni_set(op->transfer.tag, tag);
 	batoni_set(op->path, batoni_message_path(op->comm, rank));
@@ -355,7 +355,7 @@ issue_head(struct batoni_fifo *line)
 			return false;
 		status = BATON_ERR_PEER;
 	}
-	leave_line(batoni_fifo_pop(line));
+	remove_from_line(batoni_fifo_pop(line));
 	batoni_op_complete(op, status);
 	return true;
 }
@@ -382,7 +382,7 @@ batoni_line_advance(struct batoni_fifo *line)
 void
 batoni_line_left(struct batoni_fifo *line, struct batoni_op *op)
 {
-	leave_line(op);
+	remove_from_line(op);
 	/* The head may be one that claims nothing: it names a rank, or is not armed. */
 	set_expects(line, false);
 	if (line->head)

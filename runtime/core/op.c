@@ -588,7 +588,7 @@ batoni_op_complete(struct batoni_op *op, enum baton_status status)
 
 /* Remove the operation from its FIFO, in which the next one may become the head. */
 void
-batoni_op_leave_fifo(struct batoni_op *op)
+batoni_op_remove_from_fifo(struct batoni_op *op)
 {
 	struct batoni_fifo_table *table = &op->comm->fifos;
 	struct batoni_fifo *fifo;
@@ -635,7 +635,7 @@ batoni_op_end_early(struct batoni_op *op, enum baton_status status)
 		return;
 	}
 	if (op->state != BATONI_ISSUED) {
-		batoni_op_leave_fifo(op);
+		batoni_op_remove_from_fifo(op);
 		publish_end(op, status, false);
 		return;
 	}

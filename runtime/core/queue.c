@@ -460,7 +460,7 @@ baton_queue_destroy(struct baton_queue *queue)
 	}
 	queue->dead = true;
 	if (queue->listens)
-		batoni_pipe_leave(&queue->watcher);
+		batoni_pipe_stop(&queue->watcher);
 	atomic_fetch_sub(&queue->comm->queues, 1);
 	give_up_entries(queue, dropped);
 }

@@ -194,7 +194,7 @@ batoni_pipe_was_used(void)
 }
 
 void
-batoni_pipe_leave(struct batoni_watcher *watcher)
+batoni_pipe_stop(struct batoni_watcher *watcher)
 {
 	pthread_mutex_lock(&state.lock);
 	if (atomic_load(&state.owner) == watcher) {

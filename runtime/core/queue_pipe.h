@@ -23,6 +23,6 @@ bool batoni_pipe_answer(struct batoni_watcher *watcher);
 /* Has a program been woken by the pipe that has not answered yet?  Any thread. */
 bool batoni_pipe_was_used(void);
 /* The queue goes. */
-void batoni_pipe_leave(struct batoni_watcher *watcher);
+void batoni_pipe_stop(struct batoni_watcher *watcher);
 
 #endif

@@ -127,7 +127,7 @@ place_void(struct batoni_op *group)
 			on_stream = false;
 		if (carrier && !on_stream)
 			group->streams_left--;
-		batoni_op_leave_fifo(op);
+		batoni_op_remove_from_fifo(op);
 		if (op->queue)
 			batoni_queue_unreserve(op->queue);
 		/* The member was not published, so it is not counted yet. */

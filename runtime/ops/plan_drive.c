@@ -68,7 +68,7 @@ keep_list(struct batoni_op *launch, const struct batoni_op *op,
 		return;
 	launch->transfer.location = BATONI_LOCATION_LIST;
 	launch->transfer.buffer = list;
-	batoni_list_keep(launch, list);
+	batoni_tensor_list_keep(launch, list);
 }
 
 static void

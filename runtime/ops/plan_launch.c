@@ -152,7 +152,7 @@ unmake(struct batoni_op *op)
 
 	batoni_forget_described(op);
 	if (list)
-		batoni_list_give(op->comm, list);
+		batoni_tensor_list_give(op->comm, list);
 	batoni_unmake(op, BATON_OK);
 }
 

@@ -98,7 +98,7 @@ batoni_plan_count(struct baton_plan *plan, const struct batoni_op *op)
 	struct batoni_plan_stream *on;
 
 	if (list)
-		plan->list_units += batoni_list_units(list);
+		plan->list_units += batoni_tensor_list_units(list);
 	if (!op->comm->device_ops->bounds)
 		return true;
 	on = find_stream(plan, op->transfer.stream);

@@ -375,7 +375,7 @@ batoni_enqueue_on_path(struct baton_comm *comm, unsigned index,
 }
 
 static void
-leave_to_layer(struct batoni_op *op)
+hand_to_layer(struct batoni_op *op)
 {
 	batoni_set(op->path, BATONI_PATH_ONESIDED);
 	op->flags &= (uint16_t)~BATONI_FLAG_STREAM_ISSUED;
@@ -389,7 +389,7 @@ batoni_path_takes(struct batoni_op *op, bool alone)
 	if (!path->ops->taking ||
 	    path->ops->taking->takes(path, &op->transfer, alone))
 		return true;
-	leave_to_layer(op);
+	hand_to_layer(op);
 	return false;
 }
 
@@ -405,7 +405,7 @@ put_issued(struct batoni_op *op)
 		status = batoni_enqueue_on_path(comm, op->path, op, detached);
 	if (status != BATON_PENDING)
 		return status;
-	leave_to_layer(op);
+	hand_to_layer(op);
 	status = comm->device_ops->enqueue(comm->device, op->transfer.stream,
 	                                   &op->item);
 	return status == BATON_OK ? BATON_OK

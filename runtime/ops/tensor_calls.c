@@ -423,7 +423,7 @@ describe(const struct list_call *call, struct batoni_tensor_list **list_p)
 {
 	bool receive = call->kind == BATONI_KIND_RECV;
 	struct batoni_tensor_list *list;
-	enum baton_status status = batoni_list_take(
+	enum baton_status status = batoni_tensor_list_take(
 		call->name, call->comm, call->count, receive, &list);
 
 	if (status != BATON_OK)
@@ -431,7 +431,7 @@ describe(const struct list_call *call, struct batoni_tensor_list **list_p)
 	status = receive ? describe_declared(call, list)
 	                 : describe_sent(call, list);
 	if (status != BATON_OK) {
-		batoni_list_give(call->comm, list);
+		batoni_tensor_list_give(call->comm, list);
 		return status;
 	}
 	list->input_signal = call->options->input_signal;
@@ -497,7 +497,7 @@ enqueue(struct list_call *call, struct batoni_tensor_list *list,
 	status = claim ? batoni_enqueue_claim(call->name, claim, &a, a.count, true)
 	               : batoni_enqueue_list(call->name, call->kind, call->comm, &a);
 	if (status != BATON_OK)
-		batoni_list_give(call->comm, list);
+		batoni_tensor_list_give(call->comm, list);
 	return status;
 }
 
@@ -649,25 +649,25 @@ batoni_tensors_ended(struct batoni_op *op, enum baton_status status, bool lent)
 
 	if (status == BATON_OK) {
 		if (op->kind == BATONI_KIND_RECV)
-			batoni_list_deliver(list);
+			batoni_tensor_list_deliver(list);
 		if (list->output_signal)
 			*list->output_signal = true;
 	}
 	if (lent)
 		return;
 	if (batoni_tensors_keep(status))
-		batoni_list_keep(op, list);
+		batoni_tensor_list_keep(op, list);
 	else
-		batoni_list_give(op->comm, list);
+		batoni_tensor_list_give(op->comm, list);
 }
 
 static void
 give(struct batoni_op *op)
 {
-	batoni_list_give(op->comm, batoni_op_list(op));
+	batoni_tensor_list_give(op->comm, batoni_op_list(op));
 }
 
-const struct batoni_list_kind batoni_tensors_kind = {
+const struct batoni_tensor_list_kind batoni_tensors_kind = {
 	.may_issue = may_issue,
 	.ended = batoni_tensors_ended,
 	.give = give,
@@ -695,7 +695,7 @@ batoni_tensors_explain(const struct batoni_op *op, char *text, size_t size)
 	}
 	if (list && (op->status == BATON_ERR_MISMATCH ||
 	             op->status == BATON_ERR_TRUNCATED))
-		return batoni_list_explain(list, text, size);
+		return batoni_tensor_list_explain(list, text, size);
 	if (list || op->status != BATON_ERR_MISMATCH || !has_met(op))
 		return false;
 	snprintf(text, size,

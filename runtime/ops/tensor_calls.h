@@ -8,7 +8,7 @@
 /* Does the communicator carry lists (BATON_CAP_TENSORS)?  Any thread. */
 bool batoni_tensors_served(const struct baton_comm *comm);
 /* What the core asks of an operation that has a list. */
-extern const struct batoni_list_kind batoni_tensors_kind;
+extern const struct batoni_tensor_list_kind batoni_tensors_kind;
 /* The operation ends in this status, and no thread has seen that yet. lent: the transport still has
  * the list.  The driver. */
 void batoni_tensors_ended(struct batoni_op *op, enum baton_status status,

@@ -299,8 +299,8 @@ lay_out(struct block *block, size_t count, bool declares, bool inspects)
 }
 
 enum baton_status
-batoni_list_take(const char *call, struct baton_comm *comm, size_t count,
-                 bool declares, struct batoni_tensor_list **list_p)
+batoni_tensor_list_take(const char *call, struct baton_comm *comm, size_t count,
+                        bool declares, struct batoni_tensor_list **list_p)
 {
 	struct batoni_tensor_store *store = store_of(comm);
 	uint32_t units = units_of(count);
@@ -332,7 +332,7 @@ batoni_list_take(const char *call, struct baton_comm *comm, size_t count,
 }
 
 uint32_t
-batoni_list_units(struct batoni_tensor_list *list)
+batoni_tensor_list_units(struct batoni_tensor_list *list)
 {
 	return block_of(list)->units;
 }
@@ -355,7 +355,7 @@ batoni_lists_fit(const char *call, struct baton_comm *comm, uint64_t units)
 }
 
 void
-batoni_list_give(struct baton_comm *comm, struct batoni_tensor_list *list)
+batoni_tensor_list_give(struct baton_comm *comm, struct batoni_tensor_list *list)
 {
 	struct batoni_tensor_store *store = atomic_load(&comm->tensors);
 	struct block *block = block_of(list);
@@ -368,7 +368,7 @@ batoni_list_give(struct baton_comm *comm, struct batoni_tensor_list *list)
 }
 
 void
-batoni_list_keep(struct batoni_op *op, struct batoni_tensor_list *list)
+batoni_tensor_list_keep(struct batoni_op *op, struct batoni_tensor_list *list)
 {
 	struct batoni_tensor_store *store = atomic_load(&op->comm->tensors);
 	struct block *block = block_of(list);

@@ -141,9 +141,9 @@ batoni_job_start(struct batoni_job *job)
 {
 	if (++jobs % 5 == 0)
 		return EAGAIN;
-	if (job->left) {
+	if (job->given_up) {
 		job->run(job);
-		job->leave(job);
+		job->cleanup(job);
 	}
 	return 0;
 }
@@ -165,7 +165,7 @@ batoni_job_finish(struct batoni_job *job, uint64_t until_ns)
 	if (batoni_job_await(job, until_ns))
 		return true;
 	job->run(job);
-	job->leave(job);
+	job->cleanup(job);
 	return false;
 }
 

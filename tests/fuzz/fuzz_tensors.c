@@ -64,15 +64,15 @@ meet(const uint8_t *bytes, size_t n)
 		declared[i] = (struct baton_tensor){.rank = -1};
 	declared[0] = (struct baton_tensor){
 		.type = BATON_FLOAT32, .rank = 2, .shape = {3, -1}};
-	if (batoni_list_meet(&list, bytes, n) != BATON_OK) {
-		CLAIM(batoni_list_explain(&list, text, sizeof(text)));
+	if (batoni_tensor_list_meet(&list, bytes, n) != BATON_OK) {
+		CLAIM(batoni_tensor_list_explain(&list, text, sizeof(text)));
 		return;
 	}
 	for (size_t i = 0; i < list.count; i++)
 		CLAIM(segments[i].data >= arena &&
 		      segments[i].bytes <= ARENA &&
 		      segments[i].data + segments[i].bytes <= arena + ARENA);
-	batoni_list_deliver(&list);
+	batoni_tensor_list_deliver(&list);
 }
 
 int

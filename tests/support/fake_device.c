@@ -41,7 +41,7 @@ fake_stream_create(struct batoni_device *device, baton_stream *stream_p)
 		batoni_list_append(&fake_machine.streams, &stream->link);
 		*stream_p = (baton_stream)(void *)stream;
 	}
-	fake_leave();
+	fake_exit();
 	return status;
 }
 
@@ -63,7 +63,7 @@ fake_stream_destroy(struct batoni_device *device, baton_stream handle)
 		status = BATON_ERR_BUSY;
 	else
 		batoni_list_remove(&stream->link);
-	fake_leave();
+	fake_exit();
 	if (status != BATON_OK)
 		return status;
 	fake_stream_fini(stream);
@@ -98,7 +98,7 @@ fake_stream_check(struct batoni_device *device, baton_stream handle,
 		status = fake_fault_locked(FAKE_LAUNCH_CHECK);
 	if (stream && launching && status == BATON_OK)
 		status = fake_worker_start_locked(stream);
-	fake_leave();
+	fake_exit();
 	return status == BATON_OK
 	               ? BATON_OK
 	               : batoni_refuse(status, "stream %p %s", (void *)handle,
@@ -127,7 +127,7 @@ fake_stream_idle(struct batoni_device *device, baton_stream handle)
 		status = BATON_ERR_CUDA;
 	else if (status == BATON_OK && stream->head)
 		status = BATON_PENDING;
-	fake_leave();
+	fake_exit();
 	return status;
 }
 
@@ -193,7 +193,7 @@ fake_enqueue(struct batoni_device *device, baton_stream handle,
 	entry->value = item->value;
 	fake_enter("enqueue");
 	status = enqueue_locked(fake_await_space_locked(handle), entry);
-	fake_leave();
+	fake_exit();
 	if (status != BATON_OK)
 		free(entry);
 	return status;
@@ -215,7 +215,7 @@ fake_release(struct batoni_device *device, _Atomic uint64_t *word,
 	/* Pairs with the acquire in word_has_grown. */
 	atomic_store_explicit(word, value, memory_order_release);
 	fake_happened_locked();
-	fake_leave();
+	fake_exit();
 }
 
 static enum baton_status
@@ -240,7 +240,7 @@ fake_words_alloc(struct batoni_device *device, size_t count,
 		batoni_list_append(&fake_machine.words, &block->link);
 		*words_p = block->words;
 	}
-	fake_leave();
+	fake_exit();
 	return status;
 }
 
@@ -317,7 +317,7 @@ fake_words_free(struct batoni_device *device, _Atomic uint64_t *words)
 	} else {
 		batoni_list_remove(&block->link);
 	}
-	fake_leave();
+	fake_exit();
 	free(block);
 	return status;
 }
@@ -372,7 +372,7 @@ fake_open(const struct batoni_device_config *config,
 	status = fake_fault_locked(FAKE_OPEN);
 	if (status == BATON_OK && fake_machine.opens == 0)
 		status = fake_choose_waits();
-	fake_leave();
+	fake_exit();
 	if (status != BATON_OK)
 		return status;
 	device = calloc(1, sizeof(*device));
@@ -427,7 +427,7 @@ fake_close(struct batoni_device *base)
 		drop_mark_locked(batoni_container_of(device->marks.next,
 		                                     struct fake_mark, link));
 	last = --fake_machine.opens == 0;
-	fake_leave();
+	fake_exit();
 	if (last)
 		fake_machine_stop();
 	pthread_mutex_unlock(&life);
@@ -460,7 +460,7 @@ fake_mark_drop(struct batoni_device *device, struct batoni_mark *mark_p)
 	(void)device;
 	fake_enter("mark_drop");
 	drop_mark_locked(mark_p->object);
-	fake_leave();
+	fake_exit();
 	mark_p->object = NULL;
 }
 
@@ -476,7 +476,7 @@ fake_mark(struct batoni_device *device, baton_stream handle,
 		fake_enter("mark");
 		status = mark_locked(to_fake(device), fake_must_find_locked(handle),
 		                     mark, entry);
-		fake_leave();
+		fake_exit();
 	}
 	if (status != BATON_OK) {
 		free(entry);
@@ -509,7 +509,7 @@ fake_mark_done(struct batoni_device *device, struct batoni_mark *mark_p)
 		batoni_list_remove(&mark->link);
 		fake_machine.marks--;
 	}
-	fake_leave();
+	fake_exit();
 	if (status == BATON_OK) {
 		free(mark);
 		mark_p->object = NULL;
@@ -542,7 +542,7 @@ fake_stream_number(struct batoni_device *device, baton_stream handle,
 	stream = fake_must_find_locked(handle);
 	if (stream)
 		*number_p = stream->number;
-	fake_leave();
+	fake_exit();
 	return stream ? BATON_OK
 	              : batoni_refuse(BATON_ERR_CUDA, "fake: no such stream");
 }
@@ -581,7 +581,7 @@ fake_stream_put(struct batoni_device *device, baton_stream handle,
 	if (put->word && !fake_memory_pinned_holds_locked(put->word, sizeof(*put->word)))
 		fake_device_violation("a put's word is in no pinned block");
 	status = put_locked(fake_must_find_locked(handle), entry);
-	fake_leave();
+	fake_exit();
 	if (status != BATON_OK)
 		free(entry);
 	return status;

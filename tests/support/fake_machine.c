@@ -48,7 +48,7 @@ fake_enter(const char *call)
 }
 
 void
-fake_leave(void)
+fake_exit(void)
 {
 	pthread_mutex_unlock(&fake_lock);
 }
@@ -643,7 +643,7 @@ fake_device_copy(baton_stream handle, void *to, const void *from, size_t bytes)
 	stream = fake_must_find_locked(handle);
 	if (stream)
 		fake_append_locked(stream, entry);
-	fake_leave();
+	fake_exit();
 	if (!stream)
 		free(entry);
 	return stream ? BATON_OK : BATON_ERR_CUDA;
@@ -689,7 +689,7 @@ fake_device_launch(struct fake_kernel *kernel, const baton_stream *streams,
 	}
 	fake_enter("launch of a kernel");
 	status = launch_locked(entries, streams, n);
-	fake_leave();
+	fake_exit();
 	if (status == BATON_OK)
 		return BATON_OK;
 

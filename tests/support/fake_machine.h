@@ -110,7 +110,7 @@ extern pthread_cond_t fake_changed; /* an event happened, or may have */
 
 /* Lock and unlock, for a call of the device contract. */
 void fake_enter(const char *call);
-void fake_leave(void);
+void fake_exit(void);
 
 /* Call this after every change that a stream or a waiter may wait for. */
 void fake_happened_locked(void);

@@ -490,7 +490,7 @@ fake_inspect(struct batoni_device *device, const void *pointer, size_t bytes,
 			.base = p ? p->memory : NULL,
 			.bytes = p ? p->bytes : 0,
 		};
-	fake_leave();
+	fake_exit();
 	return status == BATON_OK
 	               ? BATON_OK
 	               : batoni_refuse(status, "fake look was told to fail");
@@ -523,7 +523,7 @@ fake_pinned_alloc(struct batoni_device *device, size_t bytes,
 	} else {
 		free(p);
 	}
-	fake_leave();
+	fake_exit();
 	return status;
 }
 
@@ -539,7 +539,7 @@ fake_pinned_free(struct batoni_device *device, void *block)
 	p = pinned_of_locked(block);
 	if (!p || p->memory != block) {
 		fake_device_violation("pinned_free of what is no block");
-		fake_leave();
+		fake_exit();
 		return;
 	}
 	for (struct batoni_list_node *at = copies.next; at != &copies;
@@ -553,7 +553,7 @@ fake_pinned_free(struct batoni_device *device, void *block)
 	}
 	batoni_list_remove(&p->link);
 	pinned_bytes -= p->bytes;
-	fake_leave();
+	fake_exit();
 	free(p->memory);
 	free(p);
 }
@@ -612,7 +612,7 @@ fake_copy_start(struct batoni_device *device, void *to, const void *from,
 	status = start_locked(to, from, bytes, &copy);
 	if (status == BATON_OK)
 		ticket_p->words[0] = (uintptr_t)copy;
-	fake_leave();
+	fake_exit();
 	return status;
 }
 
@@ -675,7 +675,7 @@ fake_copies_start(struct batoni_device *device, const struct batoni_copy *all,
 	}
 	if (first)
 		ticket_p->words[0] = (uintptr_t)first;
-	fake_leave();
+	fake_exit();
 	return status;
 }
 
@@ -697,11 +697,11 @@ fake_copy_test(struct batoni_device *device, struct batoni_ticket *ticket)
 	fake_enter("copy_test");
 	if (!copy) {
 		fake_device_violation("copy_test of a copy that was reported");
-		fake_leave();
+		fake_exit();
 		return BATON_ERR_CUDA;
 	}
 	if (!have_ended_locked(copy)) {
-		fake_leave();
+		fake_exit();
 		return BATON_PENDING;
 	}
 	status = fake_fault_locked(FAKE_COPY_TEST);
@@ -713,7 +713,7 @@ fake_copy_test(struct batoni_device *device, struct batoni_ticket *ticket)
 		copy = more;
 	}
 	ticket->words[0] = 0;
-	fake_leave();
+	fake_exit();
 	return status;
 }
 
@@ -740,7 +740,7 @@ fake_health(struct batoni_device *device, struct batoni_fault *fault_p)
 	(void)device;
 	fake_enter("health");
 	status = fake_fault_locked(FAKE_HEALTH);
-	fake_leave();
+	fake_exit();
 	if (status != BATON_OK)
 		*fault_p = (struct batoni_fault){
 			.call = "fake health",
@@ -802,7 +802,7 @@ fake_identify(struct batoni_device *device, const void *pointer, size_t bytes,
 		block_p->bytes = block->bytes;
 		status = BATON_OK;
 	}
-	fake_leave();
+	fake_exit();
 	return status == BATON_OK
 	               ? status
 	               : batoni_refuse(status,
@@ -818,7 +818,7 @@ fake_share(struct batoni_device *device, const void *pointer, size_t bytes,
 	(void)device;
 	fake_enter("share");
 	status = share_locked(pointer, bytes, shared_p);
-	fake_leave();
+	fake_exit();
 	return status;
 }
 
@@ -876,7 +876,7 @@ fake_map(struct batoni_device *device, const struct batoni_memory_name *name,
 	(void)device;
 	fake_enter("map");
 	status = map_locked(name, fd, bytes, base_p);
-	fake_leave();
+	fake_exit();
 	return status;
 }
 
@@ -895,7 +895,7 @@ fake_unmap(struct batoni_device *device, const struct batoni_memory_name *name,
 		fake_device_violation("unmap of what map did not return");
 	else
 		free_block_locked(block);
-	fake_leave();
+	fake_exit();
 }
 
 static const struct batoni_batch_ops batches = {

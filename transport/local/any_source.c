@@ -144,7 +144,7 @@ local_hold(struct batoni_path *path, struct batoni_transfer *receive,
 		.list = list != NULL,
 		.tensors = list ? list->count : 0,
 	};
-	batoni_local_leave(send);
+	batoni_local_dequeue(send);
 	node->local = local;
 	node->transfer = NULL;
 	node->state = send->state = HELD;

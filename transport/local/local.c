@@ -111,7 +111,7 @@ static inline void
 take_out(struct local_node *front)
 {
 	if (__builtin_expect(front->state == WAITING, 1))
-		batoni_local_leave(front);
+		batoni_local_dequeue(front);
 }
 
 static size_t
@@ -140,9 +140,9 @@ move_slice(struct local_node *receive, size_t most)
 	size_t n;
 
 	if (batoni_transfer_list(to))
-		n = batoni_list_move(batoni_transfer_list(from),
-		                     batoni_transfer_list(to),
-		                     min_size(total - receive->moved, most));
+		n = batoni_tensor_list_move(batoni_transfer_list(from),
+		                            batoni_transfer_list(to),
+		                            min_size(total - receive->moved, most));
 	else
 		n = batoni_match_move(to->buffer, from->buffer, total,
 		                      receive->moved, most);
@@ -187,8 +187,8 @@ meet_list(struct local_node *node, struct local_node *front)
 		return BATON_PENDING;
 	}
 	if (status == BATON_OK)
-		batoni_list_move(batoni_transfer_list(from),
-		                 batoni_transfer_list(to), length);
+		batoni_tensor_list_move(batoni_transfer_list(from),
+		                        batoni_transfer_list(to), length);
 	node->transfer = NULL;
 	report_as(front, sends ? status : BATON_OK);
 	return sends ? BATON_OK : status;
@@ -295,7 +295,7 @@ checked_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 		batoni_local_enter(front, key, NULL);
 	if (!front || !differ(local, transfer, front->transfer))
 		return local_issue(path, transfer);
-	batoni_local_leave(front);
+	batoni_local_dequeue(front);
 	return refuse_type(transfer, front);
 }
 
@@ -364,7 +364,7 @@ local_take_back(struct batoni_path *path,
 	assert(node->state != FREE && node->transfer == transfer);
 	switch (node->state) {
 	case WAITING:
-		batoni_local_leave(node);
+		batoni_local_dequeue(node);
 		local->base.messages.load.in_flight--;
 		node->transfer = NULL;
 		return BATON_ERR_CANCELED;
@@ -468,7 +468,7 @@ detach(struct local_node *node)
 {
 	switch (node->state) {
 	case WAITING:
-		batoni_local_leave(node);
+		batoni_local_dequeue(node);
 		return;
 	case HELD:
 		part_held(node);

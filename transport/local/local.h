@@ -143,13 +143,13 @@ batoni_local_send_waits(struct local *local, const struct batoni_transfer *send)
 }
 
 static inline void
-batoni_local_leave(struct local_node *node)
+batoni_local_dequeue(struct local_node *node)
 {
 	if (node->transfer->direction == BATONI_SEND) {
 		batoni_list_remove(&node->local->waiting[node->transfer->slot].link);
 		node->local->waiting_to[node->transfer->peer]--;
 	}
-	batoni_match_leave(&node->local->shared->match, &node->waiting);
+	batoni_match_remove(&node->local->shared->match, &node->waiting);
 	node->state = FREE;
 }
 

@@ -89,14 +89,14 @@ enter(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept)
 }
 
 static void
-leave(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept)
+remove_kept(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept)
 {
 	bool first = queue_front(mpi, kept->peer, kept->tag) == kept;
 	struct batoni_mpi_kept *next;
 
 	batoni_list_remove(&kept->link);
 	batoni_list_remove(&kept->front);
-	batoni_match_leave(&mpi->kept_match, &kept->same);
+	batoni_match_remove(&mpi->kept_match, &kept->same);
 	next = first ? queue_front(mpi, kept->peer, kept->tag) : NULL;
 	if (next)
 		enter_front(mpi, next);
@@ -158,7 +158,7 @@ batoni_mpi_kept_take(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept,
 {
 	MPI_Message message = kept->message;
 
-	leave(mpi, kept);
+	remove_kept(mpi, kept);
 	batoni_free(kept);
 	return MPI_Imrecv(buffer, count, type, &message, request_p);
 }
@@ -185,7 +185,7 @@ batoni_mpi_kept_drop(struct batoni_mpi *mpi, bool callable)
 		MPI_Request request;
 
 		if (!callable || !fits) {
-			leave(mpi, kept);
+			remove_kept(mpi, kept);
 			batoni_free(kept);
 			continue;
 		}

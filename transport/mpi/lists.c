@@ -52,13 +52,13 @@
 #define PARTS_MAX 256u
 #define SHORT_MAX (4 * BATONI_MPI_EAGER_BYTES) /* no call copies more than 16 KiB */
 #define BUFFERS 64u /* the bits of free_buffers */
-static const struct batoni_list_cut cut = {
+static const struct batoni_tensor_list_cut cut = {
 	.alone = (size_t)128 << 10,
 	.together = (size_t)1 << 20,
 	.most = BATONI_MPI_PIECE_BYTES,
 	.parts_max = PARTS_MAX,
 };
-static const struct batoni_list_cut cut_apart = {
+static const struct batoni_tensor_list_cut cut_apart = {
 	.alone = 1,
 	.together = 1,
 	.most = BATONI_MPI_PIECE_BYTES,
@@ -140,7 +140,7 @@ here(size_t described)
 
 static size_t
 next_piece(const struct batoni_mpi *mpi, const struct batoni_tensor_list *list,
-           struct batoni_list_cursor *cursor, struct batoni_segment *parts)
+           struct batoni_tensor_list_cursor *cursor, struct batoni_segment *parts)
 {
 	return batoni_cursor_next_piece(list, mpi->apart ? &cut_apart : &cut,
 	                                cursor, parts);
@@ -155,7 +155,7 @@ is_short(const struct batoni_mpi *mpi, const struct batoni_tensor_list *list)
 static uint32_t
 count_pieces(const struct batoni_mpi *mpi, const struct batoni_tensor_list *list)
 {
-	struct batoni_list_cursor cursor = {0, 0};
+	struct batoni_tensor_list_cursor cursor = {0, 0};
 	uint32_t n = 0;
 
 	if (is_short(mpi, list))
@@ -195,7 +195,7 @@ batoni_mpi_list_plan(const struct batoni_mpi *mpi, struct batoni_mpi_body *body,
 {
 	body->length = list->payload_bytes;
 	body->posted = body->length;
-	body->cursor = (struct batoni_list_cursor){0, 0};
+	body->cursor = (struct batoni_tensor_list_cursor){0, 0};
 	body->rest = list->header_bytes - here(list->header_bytes);
 	body->pieces = 0;
 	if (fits_in_first(mpi, list->header_bytes, list->payload_bytes))
@@ -228,7 +228,7 @@ batoni_mpi_list_first(const struct batoni_mpi_body *body,
 	memcpy(at, list->header, described);
 	at += described;
 	if (body->pieces == 0) {
-		batoni_list_gather(list, at);
+		batoni_tensor_list_gather(list, at);
 		at += list->payload_bytes;
 	}
 	n = batoni_mpi_list_part_bytes((size_t)(at - bytes));
@@ -267,15 +267,15 @@ batoni_mpi_list_came(const struct batoni_mpi *mpi, struct batoni_mpi_body *body,
 {
 	size_t there = here(described);
 
-	body->cursor = (struct batoni_list_cursor){0, 0};
+	body->cursor = (struct batoni_tensor_list_cursor){0, 0};
 	body->rest = 0;
 	if (!meet(mpi, body, transfer, behind, there, described))
 		return false;
 	if (body->verdict == BATON_PENDING)
 		body->rest = described - there;
 	else if (body->pieces == 0 && body->verdict == BATON_OK)
-		batoni_list_scatter(batoni_transfer_list(transfer),
-		                    behind + described);
+		batoni_tensor_list_scatter(batoni_transfer_list(transfer),
+		                           behind + described);
 	return true;
 }
 
@@ -371,14 +371,14 @@ choose_buffer(struct batoni_mpi *mpi, const struct batoni_transfer *transfer,
               struct batoni_mpi_body *body)
 {
 	const struct batoni_tensor_list *list = batoni_transfer_list(transfer);
-	struct batoni_list_cursor cursor = body->cursor;
+	struct batoni_tensor_list_cursor cursor = body->cursor;
 
 	if (batoni_cursor_peek(list, &cursor, body->length).bytes ==
 	    body->length)
 		return;
 	body->buffer = take_buffer(mpi);
 	if (body->buffer && transfer->direction == BATONI_SEND)
-		batoni_list_gather(list, body->buffer);
+		batoni_tensor_list_gather(list, body->buffer);
 }
 
 /* Post the next message of a short payload. */
@@ -414,7 +414,7 @@ batoni_mpi_list_end(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	const struct batoni_tensor_list *list = batoni_transfer_list(transfer);
 
 	if (transfer->direction == BATONI_RECV)
-		batoni_list_scatter(list, body->buffer);
+		batoni_tensor_list_scatter(list, body->buffer);
 	return_buffer(mpi, body->buffer);
 	body->buffer = NULL;
 }

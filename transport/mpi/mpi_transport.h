@@ -135,7 +135,7 @@ struct batoni_mpi_body {
 	 * not handed to MPI, where they go on, and the bytes of the list's header that
 	 * the body begins with and that are not handed to MPI. */
 	uint32_t pieces;
-	struct batoni_list_cursor cursor;
+	struct batoni_tensor_list_cursor cursor;
 	size_t rest;
 	/* A short list: `posted` counts.  Its buffer, or NULL. */
 	bool is_short;

@@ -270,7 +270,7 @@ flush_list(struct batoni_mpi *mpi, const struct batoni_tensor_list *list)
 	enum baton_status status = BATON_OK;
 
 	for (size_t i = 0; i < list->count && status == BATON_OK; i++) {
-		unsigned location = batoni_list_memory(list, i);
+		unsigned location = batoni_tensor_list_memory(list, i);
 
 		if (list->segments[i].bytes == 0 || location == flushed)
 			continue;
@@ -311,11 +311,11 @@ enter(const struct batoni_mpi *mpi)
 }
 
 static void
-leave_device(const struct entered *entered)
+exit_device(const struct entered *entered)
 {
 	if (entered->device)
-		entered->device->ops->memory->library->leave(entered->device,
-		                                             &entered->guard);
+		entered->device->ops->memory->library->exit(entered->device,
+		                                            &entered->guard);
 }
 
 static enum baton_status
@@ -327,7 +327,7 @@ reach_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	const struct entered entered = enter(mpi);
 	enum baton_status status = ops->host_issued->issue(path, transfer);
 
-	leave_device(&entered);
+	exit_device(&entered);
 	return status;
 }
 
@@ -341,7 +341,7 @@ reach_test(struct batoni_path *path)
 	batoni_mpi_tell_failure(mpi);
 	if (mpi->count > 0 || mpi->waiting > 0)
 		events += batoni_mpi_messages_ops.test(path);
-	leave_device(&entered);
+	exit_device(&entered);
 	return events;
 }
 
@@ -355,7 +355,7 @@ reach_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 			? BATON_ERR_BUSY
 			: batoni_mpi_messages_ops.host_issued->take_back(path, transfer);
 
-	leave_device(&entered);
+	exit_device(&entered);
 	return status;
 }
 
@@ -365,7 +365,7 @@ reach_find(struct batoni_path *path, int peer, int *tag_p)
 	const struct entered entered = enter(batoni_mpi_of(batoni_transport_of(path)));
 	int rank = batoni_mpi_unmatched.find(path, peer, tag_p);
 
-	leave_device(&entered);
+	exit_device(&entered);
 	return rank;
 }
 
@@ -399,7 +399,7 @@ reach_exchange(struct batoni_transport *transport, uint64_t what,
 	enum baton_status status =
 		batoni_mpi_exchange(transport, what, mine, bytes, all);
 
-	leave_device(&entered);
+	exit_device(&entered);
 	return status;
 }
 
@@ -409,7 +409,7 @@ reach_leave(struct batoni_transport *transport)
 	const struct entered entered = enter(batoni_mpi_of(transport));
 	enum baton_status status = batoni_mpi_leave(transport);
 
-	leave_device(&entered);
+	exit_device(&entered);
 	return status;
 }
 
@@ -419,7 +419,7 @@ reach_clear(struct batoni_transport *transport)
 	const struct entered entered = enter(batoni_mpi_of(transport));
 	enum baton_status status = batoni_mpi_clear(transport);
 
-	leave_device(&entered);
+	exit_device(&entered);
 	return status;
 }
 
@@ -429,7 +429,7 @@ reach_close(struct batoni_transport *transport, bool aborted)
 	const struct entered entered = enter(batoni_mpi_of(transport));
 
 	batoni_mpi_close(transport, aborted);
-	leave_device(&entered);
+	exit_device(&entered);
 }
 
 const struct batoni_transport_ops batoni_mpi_reaching_transport_ops = {

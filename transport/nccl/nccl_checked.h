@@ -137,7 +137,7 @@ struct batoni_nccl_op {
 	/* FETCHING: the list's header; bytes that are wanted of it, that have come, that were
 	 * asked for; and the bytes of the payload. */
 	size_t described, wanted, fetched, asked, payload;
-	struct batoni_list_cursor next; /* LAUNCHING, of a list: where the next group begins */
+	struct batoni_tensor_list_cursor next; /* LAUNCHING, of a list: where the next group begins */
 	bool withdrawn; /* a send: it was told, and the engine has ended it (lent) */
 	/* What `explain` tells: written before the transfer has ended for the engine; threads of
 	 * the program read it from then on. */

@@ -322,7 +322,7 @@ run_abort(struct batoni_job *job)
 
 /* The transport is never freed. */
 static void
-leave_nothing(struct batoni_job *job)
+cleanup_nothing(struct batoni_job *job)
 {
 	(void)job;
 }
@@ -333,7 +333,7 @@ start_job(struct batoni_nccl *nccl, struct batoni_job *job,
 {
 	int error;
 
-	*job = (struct batoni_job){.run = run, .leave = leave_nothing};
+	*job = (struct batoni_job){.run = run, .cleanup = cleanup_nothing};
 	error = batoni_job_start(job);
 	if (error)
 		batoni_log(BATONI_LOG_WARN,

@@ -240,7 +240,7 @@ launch(struct batoni_nccl_checked *checked, unsigned lane)
 
 	batoni_list_remove(&op->link);
 	op->state = BATONI_NCCL_LAUNCHING;
-	op->next = (struct batoni_list_cursor){0, 0};
+	op->next = (struct batoni_tensor_list_cursor){0, 0};
 	launch_groups(checked, op, lane);
 }
 

@@ -87,7 +87,7 @@ batoni_nccl_check_list(const struct batoni_nccl *nccl,
 			batoni_tensor_bytes(&list->declared[i], &bytes);
 		else
 			bytes = list->arena_bytes;
-		status = check_tensor(nccl, i, batoni_list_memory(list, i),
+		status = check_tensor(nccl, i, batoni_tensor_list_memory(list, i),
 		                      bytes);
 	}
 	return status;
@@ -176,7 +176,7 @@ batoni_nccl_meet_list(struct batoni_nccl_checked *checked,
 		say_taken(checked, op, header->slot);
 		batoni_transfer_moved(op->transfer, (size_t)header->bytes);
 		if (list)
-			batoni_list_meet_plain(list, (size_t)header->bytes);
+			batoni_tensor_list_meet_plain(list, (size_t)header->bytes);
 		return BATON_ERR_MISMATCH;
 	}
 	op->state = BATONI_NCCL_FETCHING;

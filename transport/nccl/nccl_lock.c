@@ -122,7 +122,7 @@ void
 batoni_nccl_leave(struct batoni_nccl *nccl,
                   const struct batoni_memory_guard *guard)
 {
-	nccl->device->ops->memory->library->leave(nccl->device, guard);
+	nccl->device->ops->memory->library->exit(nccl->device, guard);
 	give(nccl->lock);
 }
 
@@ -135,7 +135,7 @@ batoni_nccl_do_apart(struct batoni_nccl *nccl, void (*fn)(struct batoni_nccl *))
 	if (memory->library->enter(nccl->device, &guard) != BATON_OK)
 		return false;
 	fn(nccl);
-	memory->library->leave(nccl->device, &guard);
+	memory->library->exit(nccl->device, &guard);
 	return true;
 }
 

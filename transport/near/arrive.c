@@ -73,7 +73,7 @@ enter(struct batoni_pairs *near, struct near_arrival *arrival, uint64_t key,
 static void
 leave_queue(struct batoni_pairs *near, struct near_arrival *arrival)
 {
-	batoni_match_leave(&near->match, &arrival->end.match);
+	batoni_match_remove(&near->match, &arrival->end.match);
 	batoni_list_remove(&arrival->link);
 	if (!is_whole(&arrival->head))
 		batoni_hash_remove(&arrival->by_slot);
@@ -209,7 +209,7 @@ arrive_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head 
 	if (!front || front->is_arrival)
 		return keep_whole(near, from, head, key, front);
 	node = (struct near_node *)front;
-	batoni_match_leave(&near->match, &front->match);
+	batoni_match_remove(&near->match, &front->match);
 	end_posted(near, node,
 	           meet_whole(near, node->transfer, from, head, NULL));
 	return true;
@@ -252,7 +252,7 @@ bar(struct batoni_pairs *near, int from, const struct batoni_ring_head *head,
 
 	/* The arrival is at the front of the queue, where a receive was. */
 	while ((front = find_front(near, key)) && !front->is_arrival) {
-		batoni_match_leave(&near->match, &front->match);
+		batoni_match_remove(&near->match, &front->match);
 		((struct near_node *)front)->state = NEAR_BARRED;
 	}
 	return keep_announced(near, from, head, what, key);
@@ -305,7 +305,7 @@ arrive_announced(struct batoni_pairs *near, int from,
 	if (status != BATON_OK)
 		return true;
 	node = (struct near_node *)front;
-	batoni_match_leave(&near->match, &front->match);
+	batoni_match_remove(&near->match, &front->match);
 	end_posted(near, node,
 	           batoni_near_fetch(near, node, from, head, &what));
 	return true;

@@ -92,7 +92,7 @@ run_nothing(struct batoni_job *job)
 }
 
 static void
-leave_mapping(struct batoni_job *job)
+cleanup_mapping(struct batoni_job *job)
 {
 	unmap(of_job(job));
 }
@@ -104,7 +104,7 @@ give_back(struct near_mapping *mapping)
 	if (mapping->state == OPENING && !batoni_job_finish(&mapping->job, 0))
 		return;
 	mapping->job = (struct batoni_job){
-		.run = run_nothing, .leave = leave_mapping, .left = true};
+		.run = run_nothing, .cleanup = cleanup_mapping, .given_up = true};
 	if (mapping->status != BATON_OK || batoni_job_start(&mapping->job) != 0)
 		unmap(mapping);
 }
@@ -145,7 +145,7 @@ open_mapping(struct batoni_pairs *near, int from, const struct batoni_shm_block_
 	if (!mapping)
 		return;
 	mapping->job.run = run_map;
-	mapping->job.leave = leave_mapping;
+	mapping->job.cleanup = cleanup_mapping;
 	mapping->peer = from;
 	mapping->serial = block->serial;
 	mapping->used = near->mapping_uses;

@@ -129,7 +129,7 @@ ask_for_chunks(struct batoni_pairs *near, struct near_node *node)
 	batoni_list_remove(&node->link);
 	batoni_near_set_moving(near, node, false);
 	node->moved = 0;
-	node->cursor = (struct batoni_list_cursor){0, 0};
+	node->cursor = (struct batoni_tensor_list_cursor){0, 0};
 	node->length += node->what.header_bytes;
 	node->verdict = BATON_PENDING;
 	node->generation++;
@@ -273,7 +273,7 @@ batoni_near_fetch(struct batoni_pairs *near, struct near_node *node, int from,
 	node->length = head->length;
 	node->moved = 0;
 	node->by_kernel = false;
-	node->cursor = (struct batoni_list_cursor){0, 0};
+	node->cursor = (struct batoni_tensor_list_cursor){0, 0};
 	node->verdict = meet(node->transfer, head);
 	if (node->verdict == BATON_PENDING &&
 	    is_within_a_call(near, what->header_bytes))
@@ -351,7 +351,7 @@ batoni_near_granted(struct batoni_pairs *near, int peer, uint32_t slot,
 	node->what.generation = their_generation;
 	node->length = most;
 	node->moved = 0;
-	node->cursor = (struct batoni_list_cursor){0, 0};
+	node->cursor = (struct batoni_tensor_list_cursor){0, 0};
 	batoni_list_append(&near->copies, &node->link);
 	batoni_near_set_moving(near, node, true);
 	return true;

@@ -193,7 +193,7 @@ struct parts {
 /* theirs: the sender's segments, `theirs_n` of them, from the cursor's on.  The cursor goes behind the
  * parts.  False: they are others than its header says. */
 static bool
-cut(const struct batoni_tensor_list *list, struct batoni_list_cursor *cursor,
+cut(const struct batoni_tensor_list *list, struct batoni_tensor_list_cursor *cursor,
     const struct batoni_segment *theirs, size_t theirs_n, size_t most,
     struct parts *parts)
 {

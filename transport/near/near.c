@@ -231,7 +231,7 @@ take_back(struct batoni_pairs *near, struct near_node *node)
 {
 	switch (node->state) {
 	case NEAR_POSTED:
-		batoni_match_leave(&near->match, &node->end.match);
+		batoni_match_remove(&near->match, &node->end.match);
 		break;
 	case NEAR_BARRED:
 	case NEAR_STARVED:

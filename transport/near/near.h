@@ -156,7 +156,7 @@ struct near_node {
 	struct near_announcement what;
 	/* The bytes to move, and those that were; by chunks, a list's header is among them. */
 	uint64_t length, moved;
-	struct batoni_list_cursor cursor; /* of a list: where its payload goes on */
+	struct batoni_tensor_list_cursor cursor; /* of a list: where its payload goes on */
 	enum baton_status verdict; /* how it ends; PENDING: the header of a list is to come */
 	/* IDLE: what a probe has found, for the receive that will meet it; or NULL. */
 	struct near_arrival *held;

@@ -15,7 +15,7 @@
  * a free one the list asks.  Pieces are gathered into chunks; one that lies in one tensor of
  * the host goes from there.
  *
- * Receiving.  A receive that has the whole header compares it at once (batoni_list_meet).  Where
+ * Receiving.  A receive that has the whole header compares it at once (batoni_tensor_list_meet).  Where
  * some of it is to come, it grants the pieces with the header and no others, and
  * compares when they are there; they may end in any order, so the last of them, which may
  * have payload, is held meanwhile.  A receive that does not agree declines: no piece travels
@@ -40,7 +40,7 @@
 #include "tensors.h"
 
 static void
-skip(const struct batoni_tensor_list *list, struct batoni_list_cursor *cursor,
+skip(const struct batoni_tensor_list *list, struct batoni_tensor_list_cursor *cursor,
      size_t bytes)
 {
 	while (bytes > 0) {
@@ -55,13 +55,13 @@ skip(const struct batoni_tensor_list *list, struct batoni_list_cursor *cursor,
 /* Where these bytes are, if they are in one tensor of the host; else NULL. */
 static void *
 in_one_tensor(const struct batoni_tensor_list *list,
-              struct batoni_list_cursor cursor, size_t bytes)
+              struct batoni_tensor_list_cursor cursor, size_t bytes)
 {
 	struct batoni_segment part = batoni_cursor_peek(list, &cursor, bytes);
 
 	return bytes > 0 && part.bytes == bytes &&
 	                       batoni_location_is_host(
-				       batoni_list_memory(list, cursor.segment))
+				       batoni_tensor_list_memory(list, cursor.segment))
 	               ? part.data
 	               : NULL;
 }
@@ -72,7 +72,7 @@ is_hosts(const struct batoni_tensor_list *list)
 {
 	for (size_t i = 0; i < list->count; i++)
 		if (list->segments[i].bytes > 0 &&
-		    !batoni_location_is_host(batoni_list_memory(list, i)))
+		    !batoni_location_is_host(batoni_tensor_list_memory(list, i)))
 			return false;
 	return true;
 }
@@ -149,7 +149,7 @@ collect(const struct batoni_staging *stage, struct stage_token *token,
 		struct batoni_segment part =
 			batoni_cursor_peek(list, &cursor->list, cursor->left);
 		unsigned location =
-			batoni_list_memory(list, cursor->list.segment);
+			batoni_tensor_list_memory(list, cursor->list.segment);
 
 		assert(part.bytes > 0);
 		if (batoni_location_is_host(location)) {
@@ -313,7 +313,7 @@ batoni_stage_list_first(struct batoni_staging *stage,
 	if (!message->at_once)
 		return bytes;
 	if (!message->eager)
-		batoni_list_gather(list, bytes + *bytes_p);
+		batoni_tensor_list_gather(list, bytes + *bytes_p);
 	*bytes_p += list->payload_bytes;
 	return bytes;
 }
@@ -413,7 +413,7 @@ receive_at_once(struct batoni_staging *stage, struct stage_message *message,
 		batoni_stage_want(stage, message);
 		return;
 	}
-	batoni_list_scatter(message->list, payload);
+	batoni_tensor_list_scatter(message->list, payload);
 	batoni_stage_over(stage, message, BATON_OK);
 }
 

@@ -44,7 +44,7 @@ struct stage_part {
 /* Between a list of tensors and a pinned buffer: where the next byte lies in both, and how many
  * are left. */
 struct stage_cursor {
-	struct batoni_list_cursor list;
+	struct batoni_tensor_list_cursor list;
 	unsigned char *at;
 	size_t left;
 };
@@ -133,7 +133,7 @@ struct stage_message {
 	bool at_once;   /* a send: all of it is in the first message */
 	bool refusing;  /* a receive has not agreed, and has to say so: */
 	enum baton_status verdict;
-	struct batoni_list_cursor cursor; /* of the next piece's payload */
+	struct batoni_tensor_list_cursor cursor; /* of the next piece's payload */
 	struct stage_token *held; /* has payload, and the list's header is not there */
 };
 

@@ -106,7 +106,7 @@ run_job(struct batoni_job *job)
 
 /* The job was given up. */
 static void
-leave_job(struct batoni_job *job)
+cleanup_job(struct batoni_job *job)
 {
 	struct stage_block *block = of_job(job);
 
@@ -151,7 +151,7 @@ start_job(const struct batoni_staging *stage)
 			block->state = BLOCK_MAKING;
 		block->withdrawals = batoni_withdrawals();
 		block->job = (struct batoni_job){.run = run_job,
-		                                 .leave = leave_job};
+		                                 .cleanup = cleanup_job};
 		if (batoni_job_start(&block->job) == 0)
 			maps->running = block;
 		else if (!makes)
@@ -388,7 +388,7 @@ batoni_stage_maps_test(struct batoni_staging *stage)
 static void
 leave_mapped(struct stage_block *block)
 {
-	batoni_mapping_leave(block->mapping);
+	batoni_mapping_abandon(block->mapping);
 	batoni_free(block);
 }
 

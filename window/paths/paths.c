@@ -309,7 +309,7 @@ map_device(struct batoni_collective *c, struct baton_window *window,
 		return true;
 	}
 	if (stands)
-		batoni_mapping_leave(to->mapping);
+		batoni_mapping_abandon(to->mapping);
 	else
 		batoni_mapping_give(comm->device, to->mapping);
 	to->mapping = NULL;
@@ -494,7 +494,7 @@ batoni_paths_drop(struct baton_window *window, bool copies_left)
 		if (to->mapped)
 			batoni_shm_unmap(to->mapped, to->mapped_bytes);
 		if (copies_left && to->mapping)
-			batoni_mapping_leave(to->mapping);
+			batoni_mapping_abandon(to->mapping);
 		else
 			batoni_mapping_give(window->rma->comm->device,
 			                    to->mapping);

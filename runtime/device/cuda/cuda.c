@@ -89,7 +89,7 @@ create_stream(struct batoni_device *device, int priority, baton_stream *stream_p
 		/* A stream whose number is not known may be counted twice (cuda_queues.c). */
 		if (result == BATONI_CU_SUCCESS)
 			gpu->api->stream_id(created->handle, &created->id);
-		batoni_cuda_leave(gpu, &guard);
+		batoni_cuda_exit(gpu, &guard);
 	}
 	if (result != BATONI_CU_SUCCESS) {
 		batoni_free(created);
@@ -191,7 +191,7 @@ destroy_created(struct cuda_gpu *gpu, struct cuda_created *created)
 	if (result == BATONI_CU_SUCCESS) {
 		call = "cuStreamQuery";
 		result = destroy_idle(gpu, created->handle);
-		batoni_cuda_leave(gpu, &guard);
+		batoni_cuda_exit(gpu, &guard);
 	}
 	if (result == BATONI_CU_SUCCESS) {
 		batoni_free(created);
@@ -247,7 +247,7 @@ cuda_stops_others(baton_stream handle)
 	return (uintptr_t)(void *)handle <= BATONI_CU_STREAM_LEGACY_VALUE;
 }
 
-/* Between enter and leave. */
+/* Between enter and exit. */
 static enum baton_status
 check_live(const struct cuda_gpu *gpu, CUstream handle)
 {
@@ -290,7 +290,7 @@ start_worker(struct cuda_gpu *gpu, CUstream handle)
 	if (status != BATON_OK)
 		return status;
 	status = batoni_cuda_worker_start(stream);
-	batoni_cuda_stream_leave(stream);
+	batoni_cuda_stream_release(stream);
 	return status;
 }
 
@@ -330,7 +330,7 @@ cuda_stream_check(struct batoni_device *device, baton_stream handle,
 	status = check_live(gpu, handle);
 	if (status == BATON_OK && launching)
 		status = start_worker(gpu, handle);
-	batoni_cuda_leave(gpu, &guard);
+	batoni_cuda_exit(gpu, &guard);
 	return status;
 }
 
@@ -352,7 +352,7 @@ cuda_stream_idle(struct batoni_device *device, baton_stream handle)
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
 	result = gpu->api->stream_query(handle);
-	batoni_cuda_leave(gpu, &guard);
+	batoni_cuda_exit(gpu, &guard);
 	if (result == BATONI_CU_NOT_READY)
 		return BATON_PENDING;
 	return result == BATONI_CU_SUCCESS
@@ -384,9 +384,9 @@ cuda_enqueue(struct batoni_device *device, baton_stream handle,
 			status = batoni_cuda_enqueue(stream, handle, item);
 		/* Else cuda_wait leaves it: its index must stay. */
 		if (status != BATON_OK || !waits_later)
-			batoni_cuda_stream_leave(stream);
+			batoni_cuda_stream_release(stream);
 	}
-	batoni_cuda_leave(gpu, &guard);
+	batoni_cuda_exit(gpu, &guard);
 	return status;
 }
 
@@ -403,11 +403,11 @@ cuda_wait(struct batoni_device *device, baton_stream handle,
 		result = batoni_cuda_enter(gpu, &guard);
 	if (result == BATONI_CU_SUCCESS) {
 		batoni_cuda_wait(stream, handle, item);
-		batoni_cuda_leave(gpu, &guard);
+		batoni_cuda_exit(gpu, &guard);
 	} else {
 		batoni_cuda_fail(gpu, "cuCtxPushCurrent", result);
 	}
-	batoni_cuda_stream_leave(stream);
+	batoni_cuda_stream_release(stream);
 }
 
 /* Here NULL is the legacy default stream.  For a library it is the default stream that the
@@ -487,7 +487,7 @@ cuda_stream_number(struct batoni_device *device, baton_stream handle,
 	if (result == BATONI_CU_SUCCESS) {
 		call = "cuStreamGetId";
 		result = gpu->api->stream_id(handle, &id);
-		batoni_cuda_leave(gpu, &guard);
+		batoni_cuda_exit(gpu, &guard);
 	}
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_refuse(gpu, call, result);
@@ -510,9 +510,9 @@ cuda_stream_put(struct batoni_device *device, baton_stream handle,
 	status = batoni_cuda_stream_use(gpu, handle, &stream);
 	if (status == BATON_OK) {
 		status = batoni_cuda_put(stream, handle, put);
-		batoni_cuda_stream_leave(stream);
+		batoni_cuda_stream_release(stream);
 	}
-	batoni_cuda_leave(gpu, &guard);
+	batoni_cuda_exit(gpu, &guard);
 	/* All indices are taken.  If they are for the engine's own call too, that one says so. */
 	return status == BATON_ERR_AGAIN ? BATON_PENDING : status;
 }

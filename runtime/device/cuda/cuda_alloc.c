@@ -165,7 +165,7 @@ create(struct block *block)
 
 /* ---- a block ---- */
 
-/* Between enter and leave. */
+/* Between enter and exit. */
 static void
 give_back(const struct block *block)
 {
@@ -199,7 +199,7 @@ await_stream(const struct cuda_gpu *gpu, const struct cuda_event *event)
 	return result;
 }
 
-/* Between enter and leave.  *writes_p: the GPU may still write there. */
+/* Between enter and exit.  *writes_p: the GPU may still write there. */
 static CUresult
 zero(struct block *block, bool *writes_p)
 {
@@ -228,7 +228,7 @@ zero(struct block *block, bool *writes_p)
 	return result;
 }
 
-/* Between enter and leave. */
+/* Between enter and exit. */
 static CUresult
 allocate(struct block *block)
 {
@@ -273,7 +273,7 @@ run_alloc(struct batoni_job *job)
 	if (block->result != BATONI_CU_SUCCESS)
 		return;
 	block->result = allocate(block);
-	batoni_cuda_leave(block->gpu, &guard);
+	batoni_cuda_exit(block->gpu, &guard);
 }
 
 /* A free returns no error of the driver: what fails in passing is tried again. */
@@ -291,7 +291,7 @@ run_free(struct batoni_job *job)
 	if (result != BATONI_CU_SUCCESS)
 		return;
 	give_back(block);
-	batoni_cuda_leave(block->gpu, &guard);
+	batoni_cuda_exit(block->gpu, &guard);
 }
 
 /* A block counts as kept for good while a job has it. */
@@ -304,7 +304,7 @@ free_block(struct batoni_job *job)
 
 /* It has come too late. */
 static void
-leave_alloc(struct batoni_job *job)
+cleanup_alloc(struct batoni_job *job)
 {
 	if (to_block(job)->result == BATONI_CU_SUCCESS)
 		run_free(job);
@@ -313,9 +313,9 @@ leave_alloc(struct batoni_job *job)
 
 static bool
 start_job(struct block *block, void (*run)(struct batoni_job *),
-          void (*leave)(struct batoni_job *))
+          void (*cleanup)(struct batoni_job *))
 {
-	block->job = (struct batoni_job){.run = run, .leave = leave};
+	block->job = (struct batoni_job){.run = run, .cleanup = cleanup};
 	batoni_mem_keep(1);
 	if (batoni_job_start(&block->job) == 0)
 		return true;
@@ -339,7 +339,7 @@ batoni_cuda_block_alloc(struct batoni_device *device, size_t bytes,
 	block->gpu = gpu;
 	block->bytes = bytes;
 	batoni_list_init(&block->link);
-	if (!start_job(block, run_alloc, leave_alloc)) {
+	if (!start_job(block, run_alloc, cleanup_alloc)) {
 		batoni_free(block);
 		return batoni_refuse(BATON_ERR_SYSTEM,
 		                     "no thread to allocate device memory on");

@@ -111,7 +111,7 @@ write_of(const volatile void *to, uint64_t value)
 }
 
 /* Behind all that the stream has got, and behind the write of *first (NULL: there is none).  Between
- * enter and leave of that GPU.  False: the number was not put there; no copy gets it, in case it
+ * enter and exit of that GPU.  False: the number was not put there; no copy gets it, in case it
  * was, by a call that has failed. */
 static bool
 put_number(struct copy_stream stream, const CUstreamBatchMemOpParams *first)
@@ -181,7 +181,7 @@ is_value(struct copy_stream stream, const struct batoni_copy *copy, int owner)
 	       stream.index == CUDA_COPIES_IN && owner == stream.gpu->number;
 }
 
-/* Between enter and leave.  False: nothing was started that counts. */
+/* Between enter and exit.  False: nothing was started that counts. */
 static bool
 start_value(struct copy_stream stream, const struct batoni_copy *copy,
             struct batoni_ticket *ticket_p)
@@ -197,7 +197,7 @@ start_value(struct copy_stream stream, const struct batoni_copy *copy,
 	return true;
 }
 
-/* Between enter and leave. */
+/* Between enter and exit. */
 static CUresult
 start_one(struct copy_stream stream, const struct batoni_copy *copy)
 {

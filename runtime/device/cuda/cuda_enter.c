@@ -3,11 +3,11 @@
  * What stands around each call of the driver: the context and capture mode of the calling thread, and what is said of
  * a call that has failed.
  *
- * A thread of the program is made to stand in the GPU's context between enter and leave, and gets back its own, and its
+ * A thread of the program is made to stand in the GPU's context between enter and exit, and gets back its own, and its
  * capture mode.  The engine's thread, on which nothing of the program runs, stays where it is until another GPU is
  * wanted; where a library may have changed that (lend), or a call has failed (doubt), it looks again.
  *
- * Within a transaction (cuda_stream.c) enter and leave do nothing, for that GPU and thread.
+ * Within a transaction (cuda_stream.c) enter and exit do nothing, for that GPU and thread.
  */
 #include "cuda_gpu.h"
 
@@ -137,7 +137,7 @@ batoni_cuda_enter(const struct cuda_gpu *gpu, struct cuda_guard *guard)
 }
 
 void
-batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guard)
+batoni_cuda_exit(const struct cuda_gpu *gpu, const struct cuda_guard *guard)
 {
 	CUcontext popped;
 
@@ -159,7 +159,7 @@ batoni_cuda_leave_or_retry(const struct cuda_gpu *gpu,
 	bool failed = result != BATONI_CU_SUCCESS &&
 	              result != BATONI_CU_NOT_READY;
 
-	batoni_cuda_leave(gpu, guard);
+	batoni_cuda_exit(gpu, guard);
 	if (failed)
 		batoni_cuda_doubt();
 	return failed && guard->stayed;

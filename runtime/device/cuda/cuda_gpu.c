@@ -231,7 +231,7 @@ make_streams(struct cuda_gpu *gpu)
 		result = make_copy_streams(gpu, &call);
 		if (result != BATONI_CU_SUCCESS)
 			drop_copy_streams(gpu);
-		batoni_cuda_leave(gpu, &guard);
+		batoni_cuda_exit(gpu, &guard);
 	}
 	if (result != BATONI_CU_SUCCESS)
 		status = batoni_cuda_refuse(gpu, call, result);

@@ -148,15 +148,15 @@ enum baton_status batoni_cuda_refuse_by(const struct batoni_cuda_api *api,
                                         const char *call, CUresult result);
 
 /*
- * The driver's calls are made between enter and leave: the GPU's context is then current,
+ * The driver's calls are made between enter and exit: the GPU's context is then current,
  * and none of them invalidates a capture that another thread of the program has begun.
  * The thread is not cancelled: a call may wait, for room on a stream or for the context, with
  * locks of ours held.
- * leave restores what was.  enter: the driver's result; after an error there is nothing to
- * leave.
+ * exit restores what was.  enter: the driver's result; after an error there is nothing to
+ * exit.
  *
  * The engine's thread stays where it is, as nothing of the program runs there: enter is no call of
- * the driver until another GPU is needed, and leave is none, unless it was lent to a library.
+ * the driver until another GPU is needed, and exit is none, unless it was lent to a library.
  *
  * Within a transaction of this thread (cuda_stream.c) both do nothing, for the GPU of that.
  */
@@ -167,7 +167,7 @@ struct cuda_guard {
 	int cancel_state;
 };
 CUresult batoni_cuda_enter(const struct cuda_gpu *gpu, struct cuda_guard *guard);
-void batoni_cuda_leave(const struct cuda_gpu *gpu, const struct cuda_guard *guard);
+void batoni_cuda_exit(const struct cuda_gpu *gpu, const struct cuda_guard *guard);
 /* Leave, behind calls that have returned the result.  True: they failed on the engine's thread,
  * which was taken to be in the context: a library may have changed that.  Enter anew, which looks,
  * and make them once more. */
@@ -218,7 +218,7 @@ void batoni_cuda_fail(struct cuda_gpu *gpu, const char *call, CUresult result);
 enum baton_status batoni_cuda_note(struct cuda_gpu *gpu, const char *call,
                                    CUresult result);
 
-/* An event; NULL: none could be made, and *result_p says why.  Between enter and leave. */
+/* An event; NULL: none could be made, and *result_p says why.  Between enter and exit. */
 struct cuda_event *batoni_cuda_event_take(struct cuda_gpu *gpu,
                                           CUresult *result_p);
 /* Return an event that the stream has passed, or that was not recorded. */
@@ -232,7 +232,7 @@ batoni_cuda_is_pinned(const struct cuda_pinning *pinning)
 {
 	return pinning->result == BATONI_CU_SUCCESS && !pinning->elsewhere;
 }
-/* Behind the call that has pinned the memory at `at`, between enter and leave: does the device
+/* Behind the call that has pinned the memory at `at`, between enter and exit: does the device
  * have it there?  False: the caller gives it back. */
 bool batoni_cuda_pinned_in_place(const struct cuda_gpu *gpu, void *at,
                                  struct cuda_pinning *pinning);

@@ -12,7 +12,7 @@
 
 /* ---- waiting for a stream ------------------------------------------------ */
 
-/* Between enter and leave. */
+/* Between enter and exit. */
 static CUresult
 put_behind(struct cuda_gpu *gpu, CUstream handle, CUstream other, const char **call_p)
 {
@@ -52,7 +52,7 @@ batoni_cuda_behind(struct batoni_device *device, baton_stream handle,
 		if (result != BATONI_CU_SUCCESS)
 			continue;
 		result = put_behind(gpu, handle, other, &call);
-		batoni_cuda_leave(gpu, &guard);
+		batoni_cuda_exit(gpu, &guard);
 	}
 	if (result != BATONI_CU_SUCCESS)
 		batoni_cuda_fail(gpu, call, result);
@@ -68,7 +68,7 @@ cuda_follow(struct batoni_device *device, baton_stream handle, baton_stream othe
 
 	if (result == BATONI_CU_SUCCESS) {
 		result = put_behind(gpu, handle, other, &call);
-		batoni_cuda_leave(gpu, &guard);
+		batoni_cuda_exit(gpu, &guard);
 	}
 	return result == BATONI_CU_SUCCESS
 	               ? BATON_OK
@@ -77,7 +77,7 @@ cuda_follow(struct batoni_device *device, baton_stream handle, baton_stream othe
 
 /* ---- marks --------------------------------------------------------------- */
 
-/* Between enter and leave.  A stream that has no index (cuda_stream.h) is not bounded. */
+/* Between enter and exit.  A stream that has no index (cuda_stream.h) is not bounded. */
 static void
 count_mark(struct cuda_gpu *gpu, CUstream handle, struct cuda_event *event,
            uint32_t entries)
@@ -87,7 +87,7 @@ count_mark(struct cuda_gpu *gpu, CUstream handle, struct cuda_event *event,
 	if (batoni_cuda_stream_use(gpu, handle, &stream) != BATON_OK)
 		return;
 	batoni_cuda_count(stream, event, entries);
-	batoni_cuda_stream_leave(stream);
+	batoni_cuda_stream_release(stream);
 }
 
 /* Drop a mark that is not asked for any more. */
@@ -122,7 +122,7 @@ cuda_mark(struct batoni_device *device, baton_stream handle,
 	}
 	if (result == BATONI_CU_SUCCESS && mark->entries > 0)
 		count_mark(gpu, handle, event, mark->entries);
-	batoni_cuda_leave(gpu, &guard);
+	batoni_cuda_exit(gpu, &guard);
 	if (result != BATONI_CU_SUCCESS) {
 		if (event && !mark->object)
 			batoni_cuda_event_give(gpu, event);
@@ -161,7 +161,7 @@ cuda_mark_drop(struct batoni_device *device, struct batoni_mark *mark)
 	give_mark(batoni_cuda_gpu(device), mark);
 }
 
-/* Between enter and leave. */
+/* Between enter and exit. */
 static enum baton_status
 follow_event(struct cuda_gpu *gpu, CUstream handle, CUevent event, bool bounded)
 {
@@ -174,7 +174,7 @@ follow_event(struct cuda_gpu *gpu, CUstream handle, CUevent event, bool bounded)
 		if (status != BATON_OK)
 			return status == BATON_ERR_CUDA ? status : BATON_PENDING;
 		status = batoni_cuda_follow(stream, handle, event);
-		batoni_cuda_stream_leave(stream);
+		batoni_cuda_stream_release(stream);
 		return status;
 	}
 	result = gpu->api->stream_wait_event(handle, event, 0);
@@ -199,7 +199,7 @@ cuda_mark_follow(struct batoni_device *device, baton_stream handle,
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
 	status = follow_event(gpu, handle, event->event, bounded);
-	batoni_cuda_leave(gpu, &guard);
+	batoni_cuda_exit(gpu, &guard);
 	return status;
 }
 

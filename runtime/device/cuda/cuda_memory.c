@@ -93,7 +93,7 @@ ask_anyhow(const struct cuda_gpu *gpu, CUdeviceptr pointer, struct answer *answe
 	if (result != BATONI_CU_SUCCESS &&
 	    batoni_cuda_enter(gpu, &guard) == BATONI_CU_SUCCESS) {
 		result = ask_pointer(gpu, pointer, answer);
-		batoni_cuda_leave(gpu, &guard);
+		batoni_cuda_exit(gpu, &guard);
 	}
 	return result == BATONI_CU_SUCCESS
 	               ? BATON_OK
@@ -263,7 +263,7 @@ cuda_enter(struct batoni_device *device, struct batoni_memory_guard *guard_p)
 }
 
 static void
-cuda_leave(struct batoni_device *device, const struct batoni_memory_guard *guard)
+cuda_exit(struct batoni_device *device, const struct batoni_memory_guard *guard)
 {
 	const struct cuda_guard left = {
 		.mode = (CUstreamCaptureMode)guard->words[GUARD_MODE],
@@ -272,7 +272,7 @@ cuda_leave(struct batoni_device *device, const struct batoni_memory_guard *guard
 	};
 
 	batoni_cuda_lend(NULL);
-	batoni_cuda_leave(batoni_cuda_gpu(device), &left);
+	batoni_cuda_exit(batoni_cuda_gpu(device), &left);
 	batoni_cuda_doubt();
 }
 
@@ -295,7 +295,7 @@ cuda_flush(struct batoni_device *device, int owner)
 		result = gpu->api->flush_remote_writes(
 			BATONI_CU_RDMA_FLUSH_CURRENT,
 			BATONI_CU_RDMA_FLUSH_TO_OWNER);
-		batoni_cuda_leave(gpu, &guard);
+		batoni_cuda_exit(gpu, &guard);
 	}
 	return result == BATONI_CU_SUCCESS
 	               ? BATON_OK
@@ -380,7 +380,7 @@ cuda_available(struct batoni_device *device)
 		return 0;
 	if (gpu->api->mem_info(&left, &all) != BATONI_CU_SUCCESS)
 		left = 0;
-	batoni_cuda_leave(gpu, &guard);
+	batoni_cuda_exit(gpu, &guard);
 	return left;
 }
 
@@ -391,7 +391,7 @@ static const struct batoni_batch_ops batches = {
 static const struct batoni_library_ops library = {
 	.mpi_query = "MPIX_Query_cuda_support",
 	.enter = cuda_enter,
-	.leave = cuda_leave,
+	.exit = cuda_exit,
 	.flush = cuda_flush,
 	.available = cuda_available,
 };

@@ -128,14 +128,14 @@ pin(struct batoni_job *job)
 	if (pinning->result == BATONI_CU_SUCCESS &&
 	    !batoni_cuda_pinned_in_place(gpu, block->base, pinning))
 		gpu->api->host_free(block->base);
-	batoni_cuda_leave(gpu, &guard);
+	batoni_cuda_exit(gpu, &guard);
 }
 
 /* ---- blocks that come ------------------------------------------------------ */
 
 /* It has come too late for the creator that wanted it. */
 static void
-leave_pinned(struct batoni_job *job)
+cleanup_pinned(struct batoni_job *job)
 {
 	struct cuda_block *block = block_of(job);
 	struct cuda_gpu *gpu = block->gpu;
@@ -156,7 +156,7 @@ start_pinning(struct cuda_block *block)
 {
 	struct cuda_gpu *gpu = block->gpu;
 
-	block->job = (struct batoni_job){.run = pin, .leave = leave_pinned};
+	block->job = (struct batoni_job){.run = pin, .cleanup = cleanup_pinned};
 	if (batoni_job_start(&block->job) == 0)
 		return true;
 	pthread_mutex_lock(&gpu->lock);

@@ -85,7 +85,7 @@ do_register(struct batoni_job *job)
 	if (pinning->result == BATONI_CU_SUCCESS &&
 	    !batoni_cuda_pinned_in_place(mapping->gpu, at, pinning))
 		api->host_unregister(at);
-	batoni_cuda_leave(mapping->gpu, &guard);
+	batoni_cuda_exit(mapping->gpu, &guard);
 }
 
 static void
@@ -100,7 +100,7 @@ do_unregister(struct batoni_job *job)
 	if (mapping->pinning.result != BATONI_CU_SUCCESS)
 		return;
 	mapping->pinning.result = mapping->gpu->api->host_unregister(at);
-	batoni_cuda_leave(mapping->gpu, &guard);
+	batoni_cuda_exit(mapping->gpu, &guard);
 }
 
 /* ---- records -------------------------------------------------------------- */
@@ -124,7 +124,7 @@ keep_listed(struct mapping *mapping)
 
 /* The job that takes it from the driver has ended. */
 static void
-leave_unregistered(struct batoni_job *job)
+cleanup_unregistered(struct batoni_job *job)
 {
 	struct mapping *mapping = to_mapping(job);
 	CUresult result = mapping->pinning.result;
@@ -144,14 +144,14 @@ leave_unregistered(struct batoni_job *job)
 
 /* The job that registers it has ended, too late. */
 static void
-leave_registered(struct batoni_job *job)
+cleanup_registered(struct batoni_job *job)
 {
 	if (!batoni_cuda_is_pinned(&to_mapping(job)->pinning)) {
 		drop(to_mapping(job));
 		return;
 	}
 	do_unregister(job);
-	leave_unregistered(job);
+	cleanup_unregistered(job);
 }
 
 /* ---- the slots ------------------------------------------------------------ */
@@ -194,7 +194,7 @@ batoni_cuda_pin(struct batoni_device *device, void *base, size_t bytes,
 	mapping->base = base;
 	mapping->bytes = bytes;
 	mapping->job.run = do_register;
-	mapping->job.leave = leave_registered;
+	mapping->job.cleanup = cleanup_registered;
 	batoni_list_init(&mapping->link);
 	batoni_mem_keep(1);
 	if (batoni_job_start(&mapping->job)) {
@@ -243,8 +243,8 @@ batoni_cuda_unpin(struct batoni_device *device, void *base)
 		return;
 	mapping->job = (struct batoni_job){
 		.run = do_unregister,
-		.leave = leave_unregistered,
-		.left = true,
+		.cleanup = cleanup_unregistered,
+		.given_up = true,
 	};
 	/* Without a thread it stays. */
 	if (batoni_job_start(&mapping->job))

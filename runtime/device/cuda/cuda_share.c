@@ -141,7 +141,7 @@ struct memory {
 	void *pool;
 };
 
-/* Between enter and leave. */
+/* Between enter and exit. */
 static CUresult
 ask(const struct batoni_cuda_api *api, const void *pointer,
     struct memory *memory, const char **call_p)
@@ -188,7 +188,7 @@ export_handle(const struct batoni_cuda_api *api, const struct memory *memory,
 	                                         : result;
 }
 
-/* Between enter and leave. */
+/* Between enter and exit. */
 static enum baton_status
 name_memory(const struct cuda_gpu *gpu, const struct memory *memory,
             struct name *name, int *fd_p)
@@ -224,7 +224,7 @@ name_memory(const struct cuda_gpu *gpu, const struct memory *memory,
 	return BATON_OK;
 }
 
-/* What may be shared.  Between enter and leave. */
+/* What may be shared.  Between enter and exit. */
 static enum baton_status
 find_memory(const struct cuda_gpu *gpu, const void *pointer, size_t bytes,
             struct memory *memory, size_t *offset_p)
@@ -248,7 +248,7 @@ find_memory(const struct cuda_gpu *gpu, const void *pointer, size_t bytes,
 	return BATON_OK;
 }
 
-/* Between enter and leave. */
+/* Between enter and exit. */
 static enum baton_status
 share(const struct cuda_gpu *gpu, const void *pointer, size_t bytes,
       struct batoni_memory_shared *shared_p)
@@ -306,7 +306,7 @@ batoni_cuda_identify(struct batoni_device *device, const void *pointer,
 	if (status != BATON_OK)
 		return status;
 	status = find_memory(gpu, pointer, bytes, &memory, &offset);
-	batoni_cuda_leave(gpu, &guard);
+	batoni_cuda_exit(gpu, &guard);
 	if (status == BATON_OK)
 		*block_p = (struct batoni_memory_block){
 			.number = memory.buffer,
@@ -328,7 +328,7 @@ batoni_cuda_share(struct batoni_device *device, const void *pointer,
 	if (status != BATON_OK)
 		return status;
 	status = share(gpu, pointer, bytes, &shared);
-	batoni_cuda_leave(gpu, &guard);
+	batoni_cuda_exit(gpu, &guard);
 	if (status == BATON_OK)
 		*shared_p = shared;
 	return status;
@@ -396,7 +396,7 @@ lacks_access(const struct cuda_gpu *gpu, const void *pointer)
 	       flags != BATONI_CU_ACCESS_READ_WRITE;
 }
 
-/* Between enter and leave. */
+/* Between enter and exit. */
 static enum baton_status
 ask_reach(const struct cuda_gpu *gpu, const void *pointer, int owner)
 {
@@ -430,7 +430,7 @@ batoni_cuda_reaches(struct batoni_device *device, const void *pointer, int owner
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
 	status = ask_reach(gpu, pointer, owner);
-	batoni_cuda_leave(gpu, &guard);
+	batoni_cuda_exit(gpu, &guard);
 	return status;
 }
 
@@ -506,7 +506,7 @@ map_ipc(const struct cuda_gpu *gpu, const struct name *name, CUdeviceptr *base_p
 	               : refuse_mapping(gpu, "cuIpcOpenMemHandle", result);
 }
 
-/* Between enter and leave. */
+/* Between enter and exit. */
 static enum baton_status
 map(const struct cuda_gpu *gpu, const struct name *name, int fd, size_t bytes,
     CUdeviceptr *base_p)
@@ -539,7 +539,7 @@ batoni_cuda_map(struct batoni_device *device,
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
 	status = map(gpu, &name, fd, bytes, &base);
-	batoni_cuda_leave(gpu, &guard);
+	batoni_cuda_exit(gpu, &guard);
 	if (status == BATON_OK)
 		*base_p = (void *)(uintptr_t)base;
 	return status;
@@ -564,7 +564,7 @@ batoni_cuda_unmap(struct batoni_device *device,
 			result = api->vm_unmap(base, bytes);
 		if (result == BATONI_CU_SUCCESS && name.kind != KIND_IPC)
 			result = api->vm_unreserve(base, bytes);
-		batoni_cuda_leave(gpu, &guard);
+		batoni_cuda_exit(gpu, &guard);
 	}
 	if (result != BATONI_CU_SUCCESS)
 		batoni_log(BATONI_LOG_WARN,

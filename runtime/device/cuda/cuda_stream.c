@@ -340,7 +340,7 @@ batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
 }
 
 void
-batoni_cuda_stream_leave(struct cuda_stream *stream)
+batoni_cuda_stream_release(struct cuda_stream *stream)
 {
 	if (stream != transaction.stream)
 		drop_use(stream);
@@ -371,8 +371,8 @@ batoni_cuda_begin(struct batoni_device *device, CUstream handle,
 	}
 	transaction.depth += status == BATON_OK;
 	if (stream)
-		batoni_cuda_stream_leave(stream);
-	batoni_cuda_leave(gpu, &guard);
+		batoni_cuda_stream_release(stream);
+	batoni_cuda_exit(gpu, &guard);
 	return status;
 }
 
@@ -386,8 +386,8 @@ batoni_cuda_commit(struct batoni_device *device)
 	batoni_cuda_inside = NULL;
 	transaction.stream = NULL;
 	if (stream)
-		batoni_cuda_stream_leave(stream);
-	batoni_cuda_leave(batoni_cuda_gpu(device), &transaction.guard);
+		batoni_cuda_stream_release(stream);
+	batoni_cuda_exit(batoni_cuda_gpu(device), &transaction.guard);
 }
 
 bool

@@ -65,11 +65,11 @@ batoni_cuda_is_default(CUstream handle)
  * driver that thinks otherwise makes it false. */
 bool batoni_cuda_stream_find(struct cuda_gpu *gpu, CUstream handle);
 
-/* Between enter and leave of the GPU.  Find or make the record, and use it.  OK; AGAIN: all
+/* Between enter and exit of the GPU.  Find or make the record, and use it.  OK; AGAIN: all
  * indices are taken; NOMEM, CUDA.  batoni_refuse has said why. */
 enum baton_status batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
                                          struct cuda_stream **stream_p);
-void batoni_cuda_stream_leave(struct cuda_stream *stream);
+void batoni_cuda_stream_release(struct cuda_stream *stream);
 
 /* The stream has work of ours.  Under gpu->lock. */
 bool batoni_cuda_stream_works_locked(const struct cuda_stream *stream);

@@ -155,8 +155,8 @@ END_TEST
 
 static struct held {
 	struct batoni_job job;
-	sem_t begun, may_end, has_left;
-	pthread_t ran, left;
+	sem_t begun, may_end, has_cleaned;
+	pthread_t ran, cleaned;
 } held;
 
 static void
@@ -170,24 +170,24 @@ run_held(struct batoni_job *job)
 }
 
 static void
-leave_held(struct batoni_job *job)
+cleanup_held(struct batoni_job *job)
 {
 	struct held *h = (struct held *)(void *)job;
 
-	h->left = pthread_self();
-	sem_post(&h->has_left);
+	h->cleaned = pthread_self();
+	sem_post(&h->has_cleaned);
 }
 
 static void
-start_held(bool left)
+start_held(bool given_up)
 {
 	memset(&held, 0, sizeof(held));
 	sem_init(&held.begun, 0, 0);
 	sem_init(&held.may_end, 0, 0);
-	sem_init(&held.has_left, 0, 0);
+	sem_init(&held.has_cleaned, 0, 0);
 	held.job.run = run_held;
-	held.job.leave = leave_held;
-	held.job.left = left;
+	held.job.cleanup = cleanup_held;
+	held.job.given_up = given_up;
 	ck_assert_int_eq(batoni_job_start(&held.job), 0);
 	sem_wait(&held.begun);
 	ck_assert(!pthread_equal(held.ran, pthread_self()));
@@ -201,22 +201,22 @@ START_TEST(job_that_ends_in_time_is_the_callers)
 	sem_post(&held.may_end);
 	ck_assert(batoni_job_await(&held.job, UINT64_MAX));
 	ck_assert(batoni_job_finish(&held.job, 0));
-	ck_assert_int_ne(sem_trywait(&held.has_left), 0);
+	ck_assert_int_ne(sem_trywait(&held.has_cleaned), 0);
 }
 END_TEST
 
-START_TEST(job_that_is_given_up_is_left_by_its_own_thread)
+START_TEST(job_that_is_given_up_is_cleaned_up_by_its_own_thread)
 {
 	start_held(false);
 	ck_assert(!batoni_job_finish(&held.job, batoni_real_ns() + 1000));
-	ck_assert_int_ne(sem_trywait(&held.has_left), 0);
+	ck_assert_int_ne(sem_trywait(&held.has_cleaned), 0);
 	sem_post(&held.may_end);
-	sem_wait(&held.has_left);
-	ck_assert(pthread_equal(held.left, held.ran));
+	sem_wait(&held.has_cleaned);
+	ck_assert(pthread_equal(held.cleaned, held.ran));
 	ck_assert(!batoni_job_take_up(&held.job));
 	start_held(true);
 	sem_post(&held.may_end);
-	sem_wait(&held.has_left);
+	sem_wait(&held.has_cleaned);
 }
 END_TEST
 
@@ -227,7 +227,7 @@ START_TEST(job_that_is_taken_up_again_is_the_callers)
 	ck_assert(batoni_job_take_up(&held.job));
 	sem_post(&held.may_end);
 	ck_assert(batoni_job_finish(&held.job, UINT64_MAX));
-	ck_assert_int_ne(sem_trywait(&held.has_left), 0);
+	ck_assert_int_ne(sem_trywait(&held.has_cleaned), 0);
 }
 END_TEST
 
@@ -241,7 +241,7 @@ main(void)
 		thread_is_cancelled_behind_the_outermost_region,
 		thread_is_not_cancelled_where_it_looks_whether_a_process_lives,
 		job_that_ends_in_time_is_the_callers,
-		job_that_is_given_up_is_left_by_its_own_thread,
+		job_that_is_given_up_is_cleaned_up_by_its_own_thread,
 		job_that_is_taken_up_again_is_the_callers,
 	};
 

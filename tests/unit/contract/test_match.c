@@ -39,7 +39,7 @@ drain(struct batoni_match *match, uint64_t key)
 
 	while ((front = front_of(match, key)) != NULL) {
 		digits = digits * 10 + front->number;
-		batoni_match_leave(match, &front->node);
+		batoni_match_remove(match, &front->node);
 	}
 	return digits;
 }
@@ -77,7 +77,7 @@ START_TEST(any_node_leaves_and_the_order_stays)
 
 	for (int i = 0; i < 4; i++) {
 		open_four(&match, items, UINT64_MAX);
-		batoni_match_leave(&match, &items[i].node);
+		batoni_match_remove(&match, &items[i].node);
 		ck_assert_int_eq(drain(&match, UINT64_MAX), left[i]);
 		batoni_match_fini(&match);
 	}
@@ -90,9 +90,9 @@ START_TEST(one_that_comes_back_is_the_last)
 	struct item items[4];
 
 	open_four(&match, items, 0);
-	batoni_match_leave(&match, &items[0].node);
+	batoni_match_remove(&match, &items[0].node);
 	enter(&match, &items[0], 0);
-	batoni_match_leave(&match, &items[2].node);
+	batoni_match_remove(&match, &items[2].node);
 	enter(&match, &items[2], 0);
 	ck_assert_int_eq(drain(&match, 0), 2413);
 	batoni_match_fini(&match);
@@ -110,7 +110,7 @@ START_TEST(queues_of_other_keys_are_apart)
 		items[i].number = i + 1;
 		enter(&match, &items[i], (uint64_t)(i % 3) << 32);
 	}
-	batoni_match_leave(&match, &items[1].node);
+	batoni_match_remove(&match, &items[1].node);
 	ck_assert_int_eq(drain(&match, 0), 14);
 	ck_assert_int_eq(drain(&match, (uint64_t)1 << 32), 5);
 	ck_assert_int_eq(drain(&match, (uint64_t)2 << 32), 36);
@@ -125,9 +125,9 @@ START_TEST(node_that_left_can_be_overwritten)
 	struct item items[4];
 
 	open_four(&match, items, 5);
-	batoni_match_leave(&match, &items[0].node);
+	batoni_match_remove(&match, &items[0].node);
 	memset(&items[0].node, 0xff, sizeof(items[0].node));
-	batoni_match_leave(&match, &items[2].node);
+	batoni_match_remove(&match, &items[2].node);
 	memset(&items[2].node, 0xff, sizeof(items[2].node));
 	enter(&match, &items[0], 5);
 	ck_assert_int_eq(drain(&match, 5), 241);
@@ -182,7 +182,7 @@ reference_leave(struct reference *r, int number)
 	int *numbers = r->queues[queue];
 	int at = 0;
 
-	batoni_match_leave(&r->match, &r->items[number].node);
+	batoni_match_remove(&r->match, &r->items[number].node);
 	r->waits[number] = false;
 	while (numbers[at] != number)
 		at++;

@@ -219,7 +219,7 @@ close_bootstrap(struct batoni_bootstrap *bootstrap)
 	struct batoni_mpi_boot *boot = batoni_mpi_boot_of(bootstrap);
 
 	if (boot->phase == BATONI_MPI_MEETING) {
-		bootstrap->stands = !batoni_mpi_some_leave(boot);
+		bootstrap->stands = !batoni_mpi_some_abandon(boot);
 	} else if (is_under_way(boot)) {
 		bootstrap->keeps = true;
 		bootstrap->stands = boot->phase == BATONI_MPI_DUPLICATING;

@@ -72,7 +72,7 @@ int batoni_mpi_some_begin(struct batoni_mpi_boot *boot, const int ranks[], int s
 /* MEETING.  True: boot->comm is their communicator, or *code_p says why there is none. */
 bool batoni_mpi_some_test(struct batoni_mpi_boot *boot, int *code_p);
 /* MEETING, and the creation is given up.  True: it has ended, and boot->comm is valid if MPI has made it. */
-bool batoni_mpi_some_leave(struct batoni_mpi_boot *boot);
+bool batoni_mpi_some_abandon(struct batoni_mpi_boot *boot);
 
 /* family.c: is the MPI of this process the one that Baton was compiled with?  Call it
  * before any MPI call that takes a handle.  Any thread.  OK; UNSUPPORTED, with

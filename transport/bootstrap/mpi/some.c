@@ -41,7 +41,7 @@ run(struct batoni_job *job)
 }
 
 static void
-leave_made(struct batoni_job *job)
+cleanup_made(struct batoni_job *job)
 {
 	batoni_mem_keep(-1);
 	batoni_free(job);
@@ -63,7 +63,7 @@ make_group(MPI_Comm parent, const int ranks[], int size, MPI_Group *group_p)
 int
 batoni_mpi_some_begin(struct batoni_mpi_boot *boot, const int ranks[], int size)
 {
-	struct batoni_mpi_some own = {.job = {.run = run, .leave = leave_made},
+	struct batoni_mpi_some own = {.job = {.run = run, .cleanup = cleanup_made},
 	                              .parent = boot->parent,
 	                              .comm = MPI_COMM_NULL};
 	int code = make_group(boot->parent, ranks, size, &own.group);
@@ -102,7 +102,7 @@ batoni_mpi_some_test(struct batoni_mpi_boot *boot, int *code_p)
 }
 
 bool
-batoni_mpi_some_leave(struct batoni_mpi_boot *boot)
+batoni_mpi_some_abandon(struct batoni_mpi_boot *boot)
 {
 	struct batoni_mpi_some *some = boot->some;
 	int code;
@@ -113,6 +113,6 @@ batoni_mpi_some_leave(struct batoni_mpi_boot *boot)
 	batoni_mem_keep(1);
 	/* True: it has ended just now. */
 	if (batoni_job_finish(&some->job, 0))
-		leave_made(&some->job);
+		cleanup_made(&some->job);
 	return false;
 }

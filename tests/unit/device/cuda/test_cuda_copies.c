@@ -497,7 +497,7 @@ START_TEST(a_library_keeps_its_context_when_another_device_copies)
 		;
 	cu_ok(cw.sim->context_current(&current));
 	ck_assert_ptr_eq(current, cw.context);
-	memory->library->leave(device, &guard);
+	memory->library->exit(device, &guard);
 	batoni_thread.stays = false;
 	for (int i = 0; i < 2; i++)
 		baton_ok(baton_comm_destroy(second.comms[i]));

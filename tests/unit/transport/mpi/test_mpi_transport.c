@@ -2452,7 +2452,7 @@ device_enter(struct batoni_device *unused, struct batoni_memory_guard *guard_p)
 }
 
 static void
-device_leave(struct batoni_device *unused,
+device_exit(struct batoni_device *unused,
              const struct batoni_memory_guard *guard)
 {
 	(void)unused;
@@ -2471,7 +2471,7 @@ device_flush(struct batoni_device *unused, int owner)
 
 static const struct batoni_library_ops device_library = {
 	.enter = device_enter,
-	.leave = device_leave,
+	.exit = device_exit,
 	.flush = device_flush,
 };
 static const struct batoni_memory_ops device_memory = {
