@@ -295,7 +295,7 @@ batoni_mpi_flush(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 
 /* A device that cannot be entered is sick; the engine finds that out by itself. */
 struct entered {
-	struct batoni_device *device; /* NULL: there is nothing to leave */
+	struct batoni_device *device; /* NULL: there is nothing to exit */
 	struct batoni_memory_guard guard;
 };
 
@@ -375,6 +375,28 @@ reach_expect(struct batoni_path *path, int change)
 	batoni_mpi_unmatched.expect(path, change);
 }
 
+static enum baton_status
+reach_hold(struct batoni_path *path, struct batoni_transfer *receive,
+           struct batoni_held *held_p)
+{
+	const struct entered entered = enter(batoni_mpi_of(batoni_transport_of(path)));
+	enum baton_status status = batoni_mpi_hold(path, receive, held_p);
+
+	exit_device(&entered);
+	return status;
+}
+
+static enum baton_status
+reach_meet(struct batoni_path *path, struct batoni_transfer *receive,
+           struct batoni_transfer *held)
+{
+	const struct entered entered = enter(batoni_mpi_of(batoni_transport_of(path)));
+	enum baton_status status = batoni_mpi_meet(path, receive, held);
+
+	exit_device(&entered);
+	return status;
+}
+
 const struct batoni_path_ops batoni_mpi_reaching_ops = {
 	.name = "the mpi transport",
 	.kinds = BATONI_MESSAGES,
@@ -386,6 +408,8 @@ const struct batoni_path_ops batoni_mpi_reaching_ops = {
 	.unmatched = &(const struct batoni_unmatched_ops){
 		.expect = reach_expect,
 		.find = reach_find,
+		.hold = reach_hold,
+		.meet = reach_meet,
 	},
 	.test = reach_test,
 };

@@ -2453,7 +2453,7 @@ device_enter(struct batoni_device *unused, struct batoni_memory_guard *guard_p)
 
 static void
 device_exit(struct batoni_device *unused,
-             const struct batoni_memory_guard *guard)
+            const struct batoni_memory_guard *guard)
 {
 	(void)unused;
 	(void)guard;
