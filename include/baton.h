@@ -651,12 +651,15 @@ struct baton_message_info {
  * A probe drives, and does not wait for a message.  It finds none that an earlier receive could take, whether the
  * stream of that receive has reached it or not, nor one behind such a message of the same peer and tag.  Messages of
  * one peer and tag are found in the order of the sends; later receives meet those behind a message that was found.
- * No stream takes part: what the program has enqueued on streams counts as called.
+ * No stream takes part: what the program has enqueued on streams counts as called.  When the process of a peer is gone,
+ * what had come of it is found, and then probes end in PEER where a receive would: those that name it, and those of any
+ * rank when all other ranks are gone, within 2 seconds or at the third probe.
  *
  * Returns BATON_OK; PENDING: there is none; INVALID (arguments; inside a group or the recording of a plan; over MPI at
  * MPI_THREAD_FUNNELED, on another thread than the main one); UNSUPPORTED (a peer whose messages go by NCCL, where
  * streams receive what the calls name);
- * AGAIN (the request pool is full; nothing was found); NOMEM; the error that broke the communicator.
+ * AGAIN (the request pool is full; nothing was found); NOMEM (the message stays where it is); PEER (no more comes, as
+ * above; or a message was lost before its first part had come); the error that broke the communicator.
  */
 BATON_API enum baton_status baton_probe(int peer, int tag,
                                         struct baton_comm *comm,

@@ -230,6 +230,7 @@ batoni_comm_unlist(struct baton_comm *comm)
 	struct baton_comm **link = &e->working;
 
 	leave_deferred(comm);
+	batoni_check_no_probe(comm);
 	if (!comm->work.listed)
 		return;
 	while (*link != comm)

@@ -49,7 +49,8 @@ void batoni_claim_free(struct batoni_op *claim);
 /* ---- claim_find.c ---- */
 
 /* Look for a message of this peer and tag (-1: any) that no earlier receive takes.  OK: *claim_p, of this kind, has
- * it.  PENDING: there is none.  AGAIN: no slot is free. */
+ * it.  PENDING: there is none.  PEER: nor will there be, since no more comes of that peer, and no earlier receive
+ * holds up what has come.  AGAIN: no slot is free. */
 enum baton_status batoni_claim_find(struct baton_comm *comm, uint8_t kind,
                                     int peer, int tag,
                                     struct batoni_op **claim_p);

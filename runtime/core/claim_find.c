@@ -9,6 +9,7 @@
 #include "engine.h"
 #include "life.h"
 #include "line.h"
+#include "liveness.h"
 
 static const struct batoni_unmatched_ops *
 ops_of(const struct batoni_op *claim)
@@ -21,6 +22,7 @@ static void
 poll_path(struct batoni_path *path)
 {
 	path->ops->unmatched->expect(path, 1);
+	path->tests++;
 	path->ops->test(path);
 	path->ops->unmatched->expect(path, -1);
 }
@@ -45,9 +47,28 @@ find(struct baton_comm *comm, int peer, int *tag_p, bool *yields_p)
 	int rank;
 
 	comm->fifos.yields = false;
+	comm->fifos.held_up = false;
 	rank = batoni_line_find(comm, peer, tag_p);
 	*yields_p = comm->fifos.yields;
 	comm->fifos.yields = false;
+	return rank;
+}
+
+static int
+look(struct baton_comm *comm, int peer, int tag, int *found_p)
+{
+	bool yields;
+	int rank;
+
+	poll_paths(comm, peer);
+	batoni_end_and_issue();
+	*found_p = tag;
+	rank = find(comm, peer, found_p, &yields);
+	if (rank < 0 && yields) {
+		batoni_end_and_issue();
+		*found_p = tag;
+		rank = find(comm, peer, found_p, &yields);
+	}
 	return rank;
 }
 
@@ -56,22 +77,19 @@ batoni_claim_find(struct baton_comm *comm, uint8_t kind, int peer, int tag,
                   struct batoni_op **claim_p)
 {
 	struct batoni_op *claim = batoni_claim_new(comm, kind);
-	int rank, found = tag;
-	bool yields;
+	unsigned looks = batoni_probe_looks(comm);
+	int rank = -1, found = tag;
 
 	if (!claim)
 		return BATON_ERR_AGAIN;
-	poll_paths(comm, peer);
-	batoni_end_and_issue();
-	rank = find(comm, peer, &found, &yields);
-	if (rank < 0 && yields) {
-		batoni_end_and_issue();
-		found = tag;
-		rank = find(comm, peer, &found, &yields);
-	}
+	for (; looks > 0 && rank < 0; looks--)
+		rank = look(comm, peer, tag, &found);
 	if (rank < 0) {
 		batoni_claim_free(claim);
-		return BATON_PENDING;
+		batoni_check_for_probe(comm);
+		return !comm->fifos.held_up && batoni_is_silent(comm, peer)
+		               ? BATON_ERR_PEER
+		               : BATON_PENDING;
 	}
 	batoni_set(claim->transfer.peer, rank);
 	batoni_set(claim->transfer.tag, found);

@@ -74,6 +74,9 @@ struct batoni_comm_liveness {
 	/* Of work.lent: buffers that the end of a peer's process frees (gets by message). */
 	uint32_t frees;
 	uint32_t tests[BATONI_PATHS_MAX]; /* path.tests at the last check */
+	bool probed; /* on the list engine.probed: a probe has found nothing */
+	uint64_t probed_ns; /* the last such probe; coarse clock */
+	struct baton_comm *probed_next;
 };
 
 /* Of a stream-issued operation: the marks where it is armed and where it has ended, and its link in

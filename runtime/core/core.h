@@ -187,6 +187,7 @@ struct batoni_engine {
 	struct batoni_finishing finishing;
 	uint32_t passes; /* since the clock was last read for the liveness check */
 	uint64_t peers_checked_ns; /* the last liveness check; coarse clock */
+	struct baton_comm *probed; /* communicators that it covers though nothing is pending */
 	/* Of the engine's thread while it listens: the deadline at which it wakes, and the
 	 * bound of its sleep. */
 	uint64_t thread_wakes, thread_sleeps_ns;

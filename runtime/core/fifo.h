@@ -54,6 +54,7 @@ struct batoni_fifo_table {
 	uint64_t turns; /* numbers that were given */
 	uint64_t seeker; /* turn of the receive that line.c finds a message for; UINT64_MAX: none, behind all that wait */
 	bool yields;  /* the one that looks: an earlier receive, which is armed, is to take its message first */
+	bool held_up; /* the one that looks: an earlier receive comes first */
 	bool yielded; /* one has, in this poll of the lines */
 	struct batoni_list_node lines;
 	struct batoni_list_node *next_line; /* while line.c goes through all: none may be missed */

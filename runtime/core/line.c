@@ -198,6 +198,7 @@ batoni_line_may_meet(struct baton_comm *comm, int rank, int tag)
 	first = first_before(comm, rank, tag);
 	if (likely(!first))
 		return true;
+	table->held_up = true;
 	if (first->head->state == BATONI_ARMED ||
 	    (first->line && !is_open(first, first->head))) {
 		table->yields = true;

@@ -47,6 +47,11 @@
  * this rank may see that in the next passes.  So here, too, the second check ends the wait,
  * TRIES_BETWEEN tries later at least: the communicator breaks.
  *
+ * A probe waits for nothing, and a program may make one after the other until a message comes.  So a
+ * communicator of which a probe has found nothing is checked too, for PROBED_NS, as if something
+ * were pending (the list engine.probed).  The probes make the tests of the path
+ * (batoni_probe_looks), and answer PEER once the peer is silent.
+ *
  * A pass reads the clock for this only every PASSES_A_CHECK passes (engine.c).  Callers
  * whose passes are far apart (the engine's thread, programs that poll) request it for
  * their next pass: batoni_check_peers_soon.
@@ -64,6 +69,7 @@
 #include "sweep.h"
 
 #define CHECK_NS UINT64_C(250000000)
+#define PROBED_NS UINT64_C(1000000000)
 #define TRIES_BETWEEN 256u
 /* Each test makes MPI receive what has come; the engine's thread makes 100 tests in CHECK_NS. */
 #define TESTS_BETWEEN 64u
@@ -347,16 +353,85 @@ end_orphans(struct baton_comm *comm)
 	return events;
 }
 
+/* Is there an operation that a peer's end may end? */
+static bool
+has_pending(const struct baton_comm *comm)
+{
+	return comm->work.active > comm->work.lent + comm->work.held ||
+	       comm->liveness.frees > 0;
+}
+
 static size_t
 check_comm(struct baton_comm *comm)
 {
 	if (!comm->transport->peers || comm->driving.lost ||
-	    comm->fault.status != BATON_OK || !batoni_may_drive(comm) ||
-	    (comm->work.active <= comm->work.lent + comm->work.held &&
-	     comm->liveness.frees == 0))
+	    comm->fault.status != BATON_OK || !batoni_may_drive(comm))
 		return 0;
 	check_processes(comm);
 	return comm->liveness.gone ? end_orphans(comm) : 0;
+}
+
+/* ---- probes ---- */
+
+void
+batoni_check_for_probe(struct baton_comm *comm)
+{
+	struct batoni_comm_liveness *liveness = &comm->liveness;
+
+	if (!comm->transport->peers)
+		return;
+	liveness->probed_ns = batoni_coarse_ns();
+	batoni_check_peers_soon();
+	if (liveness->probed)
+		return;
+	liveness->probed = true;
+	liveness->probed_next = batoni_engine.probed;
+	batoni_engine.probed = comm;
+}
+
+void
+batoni_check_no_probe(struct baton_comm *comm)
+{
+	struct baton_comm **link = &batoni_engine.probed;
+
+	if (!comm->liveness.probed)
+		return;
+	while (*link != comm)
+		link = &(*link)->liveness.probed_next;
+	*link = comm->liveness.probed_next;
+	comm->liveness.probed = false;
+}
+
+static size_t
+check_probed(uint64_t now)
+{
+	struct baton_comm *comm, *next;
+	size_t events = 0;
+
+	for (comm = batoni_engine.probed; comm; comm = next) {
+		next = comm->liveness.probed_next;
+		/* Else it was checked among those that work. */
+		if (!has_pending(comm))
+			events += check_comm(comm);
+		if (now - comm->liveness.probed_ns >= PROBED_NS)
+			batoni_check_no_probe(comm);
+	}
+	return events;
+}
+
+unsigned
+batoni_probe_looks(const struct baton_comm *comm)
+{
+	return comm->liveness.gone > comm->liveness.silent ? TESTS_BETWEEN : 1;
+}
+
+bool
+batoni_is_silent(const struct baton_comm *comm, int peer)
+{
+	if (comm->liveness.silent == 0)
+		return false;
+	return peer >= 0 ? comm->transport->peers[peer].silent
+	                 : comm->liveness.silent + 1 >= (uint32_t)comm->size;
 }
 
 /* Some rank whose process has ended, or -1. */
@@ -453,7 +528,10 @@ batoni_check_peers(void)
 		return 0;
 	e->peers_checked_ns = now;
 	for (struct baton_comm *comm = e->working; comm;
-	     comm = comm->work.next)
-		events += check_comm(comm) + batoni_check_device(comm);
-	return events;
+	     comm = comm->work.next) {
+		if (has_pending(comm))
+			events += check_comm(comm);
+		events += batoni_check_device(comm);
+	}
+	return events + check_probed(now);
 }

@@ -42,6 +42,17 @@ void batoni_check_lost(struct baton_comm *comm);
  * then.  The driver. */
 void batoni_take_in(struct baton_comm *comm);
 
+/* A probe has found nothing: checks cover the communicator for a second more.  The driver. */
+void batoni_check_for_probe(struct baton_comm *comm);
+/* So many looks of a probe show whether a message has come: more while a peer has gone that is not silent yet,
+ * each behind a test, which it counts.  The driver. */
+unsigned batoni_probe_looks(const struct baton_comm *comm);
+/* It is covered no more.  The driver. */
+void batoni_check_no_probe(struct baton_comm *comm);
+/* Does no more come of this peer (-1: of any other rank)?  All that they had sent is at the transport.  The
+ * driver. */
+bool batoni_is_silent(const struct baton_comm *comm, int peer);
+
 /* Make the next pass call it, for callers whose passes are far apart.  The driver. */
 static inline void
 batoni_check_peers_soon(void)

@@ -20,6 +20,7 @@
 #include <stdio.h>
 
 #include "enqueue.h"
+#include "liveness.h"
 #include "log.h"
 #include "plan.h"
 #include "scope.h"
@@ -42,6 +43,8 @@ struct probing {
 	struct batoni_op *claim;
 	struct batoni_held held;
 	bool none; /* no message is there */
+	bool begun; /* the claim's has been found: of this peer and tag */
+	int from, with;
 	baton_message message;
 };
 
@@ -51,13 +54,21 @@ broken_status(const struct baton_comm *comm)
 	return (enum baton_status)atomic_load(&comm->status);
 }
 
-static bool
-is_silent(const struct batoni_op *claim)
+static enum baton_status
+find(struct probing *p)
 {
-	const struct baton_comm *comm = claim->comm;
+	enum baton_status status = batoni_claim_find(
+		p->comm, BATONI_KIND_MESSAGE, p->peer, p->tag, &p->claim);
 
-	return comm->liveness.silent > 0 &&
-	       comm->transport->peers[claim->transfer.peer].silent;
+	p->none = status == BATON_PENDING;
+	p->begun = status == BATON_OK;
+	if (p->begun) {
+		p->from = batoni_get(p->claim->transfer.peer);
+		p->with = batoni_get(p->claim->transfer.tag);
+	} else if (status == BATON_ERR_PEER) {
+		batoni_check_lost(p->comm);
+	}
+	return status;
 }
 
 /* OK: a message is there, or none is.  PENDING: its first part has not all come. */
@@ -68,18 +79,48 @@ probe_further(void *argument)
 	enum baton_status status = broken_status(p->comm);
 
 	if (status == BATON_OK && !p->claim)
-		status = batoni_claim_find(p->comm, BATONI_KIND_MESSAGE, p->peer,
-		                           p->tag, &p->claim);
-	if (status == BATON_OK)
-		status = batoni_claim_look(p->claim, &p->held);
-	else if (status == BATON_PENDING)
-		p->none = true;
-	if (status == BATON_OK)
+		status = find(p);
+	if (p->none || status != BATON_OK)
+		return p->none ? BATON_OK : status;
+	status = batoni_claim_look(p->claim, &p->held);
+	if (status == BATON_OK) {
 		p->message = batoni_claim_publish(p->claim, p->held.bytes);
-	/* Of a process that has ended no more comes. */
-	if (status == BATON_PENDING && p->claim && is_silent(p->claim))
+	} else if (status == BATON_PENDING &&
+	           batoni_is_silent(p->comm, p->from)) {
+		/* Of a process that has ended no more comes. */
 		p->none = true;
-	return p->none ? BATON_OK : status;
+		status = BATON_OK;
+	}
+	return status;
+}
+
+/* Why there is no answer. */
+static enum baton_status
+refuse_failed(const char *call, const struct probing *p, enum baton_status status)
+{
+	struct baton_comm *comm = p->comm;
+	enum baton_status broken = broken_status(comm);
+	char what[160] = "the processes of all other ranks are gone";
+
+	if (status == BATON_ERR_AGAIN)
+		return batoni_refuse_full(call, comm);
+	if (broken != BATON_OK)
+		return batoni_refuse(broken,
+		                     "%s: the communicator is broken: %s", call,
+		                     baton_comm_error(comm));
+	if (status == BATON_ERR_NOMEM)
+		return batoni_refuse(status,
+		                     "%s: no memory to keep the message from rank "
+		                     "%d, tag %d; it stays where it is",
+		                     call, p->from, p->with);
+	if (p->begun)
+		return batoni_refuse(status,
+		                     "%s: the message from rank %d, tag %d, was "
+		                     "lost before its first part had come",
+		                     call, p->from, p->with);
+	if (p->peer >= 0)
+		batoni_tell_gone(comm, &p->peer, 1, what, sizeof(what));
+	return batoni_refuse(status, "%s: %s", call, what);
 }
 
 static enum baton_status
@@ -144,12 +185,8 @@ baton_probe(int peer, int tag, struct baton_comm *comm,
 	if (status != BATON_OK)
 		return status;
 	status = batoni_drive_until(probe_further, &p, BATONI_NEVER);
-	if (status == BATON_ERR_AGAIN)
-		return batoni_refuse_full(call, comm);
 	if (status != BATON_OK)
-		return batoni_refuse(status,
-		                     "%s: the communicator is broken: %s", call,
-		                     baton_comm_error(comm));
+		return refuse_failed(call, &p, status);
 	if (p.none)
 		return BATON_PENDING;
 	/* No other thread knows the handle yet. */

@@ -5,7 +5,8 @@
  * the survivors have among themselves goes on, and they leave in order.
  *
  *   mpirun --enable-recovery -n 3 mpi_death HOW
- *   HOW: kill|stop|signal|register|finalize|peer|calls|order|destroy|close|barrier|lent|open
+ *   HOW: kill|stop|signal|register|finalize|peer|calls|order|destroy|close|barrier|lent|open|
+ *        probe
  *
  * signal: it is killed while the others wait for its signals with no deadline; that
  * it is gone is noticed on one host, and told as PEER.  register: the same while they
@@ -18,7 +19,7 @@
  * shared memory, and rank 1 is not killed: it has met what they send, and then aborts and destroys the
  * communicator.  barrier: it is killed while the others are in a barrier, and have more of them.  lent: it is
  * killed when the others have nothing pending but gets from it that they have canceled.  open: the others have
- * receives from any rank and of any tag.
+ * receives from any rank and of any tag.  probe: they do nothing but probe, rank 0 with no thread of the engine.
  *
  * CONFORM_FAR=1 in the environment, for kill and stop: rank 2 says that it is of another host than the
  * other two, so that the dead is a peer of near's for rank 0 and of MPI's for rank 2.
@@ -426,6 +427,43 @@ survive_open(struct baton_comm *comm, int rank)
 	CHECK(baton_comm_destroy(comm) == BATON_OK);
 }
 
+static enum baton_status
+probe_on(struct baton_comm *comm, int peer, baton_message *message_p)
+{
+	enum baton_status status;
+
+	do
+		status = baton_probe(peer, BATON_ANY_TAG, comm, message_p, NULL);
+	while (status == BATON_PENDING);
+	return status;
+}
+
+/* Rank 1 sends one message to each before it dies, which is found; then nothing makes liveness look but probes. */
+static void
+survive_probing(struct baton_comm *comm, int rank)
+{
+	int other = rank == 0 ? 2 : 0;
+	baton_message message = 0;
+	baton_request recv = 0;
+
+	CHECK(probe_on(comm, 1, &message) == BATON_OK);
+	CHECK(probe_on(comm, 1, &message) == BATON_ERR_PEER);
+	CHECK(strstr(baton_last_error(), "rank 1"));
+	CHECK(baton_comm_status(comm) == BATON_OK);
+	CHECK(baton_recv_message(small, sizeof(small), BATON_UINT8, message, comm,
+	                         NULL, NULL, &recv) == BATON_OK);
+	CHECK(baton_finish(&recv, -1, NULL) == BATON_OK && small[0] == 9);
+	/* The other one lives. */
+	CHECK(baton_send(elsewhere, 8, BATON_UINT8, other, 5, comm, NULL, NULL,
+	                 NULL) == BATON_OK);
+	CHECK(probe_on(comm, BATON_ANY_SOURCE, &message) == BATON_OK);
+	CHECK(baton_recv_message(small, sizeof(small), BATON_UINT8, message, comm,
+	                         NULL, NULL, &recv) == BATON_OK);
+	CHECK(baton_finish(&recv, -1, NULL) == BATON_OK);
+	CHECK(baton_comm_abort(comm) == BATON_OK);
+	CHECK(baton_comm_destroy(comm) == BATON_OK);
+}
+
 /* Rank 1 makes no progress, so it answers no get. */
 static void
 survive_lending(struct baton_comm *comm, int rank)
@@ -510,6 +548,7 @@ main(int argc, char **argv)
 	bool meeting = argc > 1 && strcmp(argv[1], "barrier") == 0;
 	bool lending = argc > 1 && strcmp(argv[1], "lent") == 0;
 	bool open = argc > 1 && strcmp(argv[1], "open") == 0;
+	bool probing = argc > 1 && strcmp(argv[1], "probe") == 0;
 	bool sending = calls || (argc > 1 && strcmp(argv[1], "peer") == 0);
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	bool stop = argc > 1 && strcmp(argv[1], "stop") == 0;
@@ -525,7 +564,8 @@ main(int argc, char **argv)
 		batoni_shm_pretend_host(rank == 2);
 	MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, pids, (int)sizeof(mine),
 	              MPI_BYTE, MPI_COMM_WORLD);
-	if (calls || in_order || closing || (lending && rank == 1))
+	if (calls || in_order || closing || (lending && rank == 1) ||
+	    (probing && rank == 0))
 		options.progress = BATON_PROGRESS_CALLS;
 	CHECK(baton_comm_create_mpi(MPI_COMM_WORLD, &options, &comm) ==
 	      BATON_OK);
@@ -533,7 +573,7 @@ main(int argc, char **argv)
 		return exit_status();
 	if (rank == 1 && waiting)
 		signal_and_die(comm);
-	if (rank == 1 && (sending || in_order || open))
+	if (rank == 1 && (sending || in_order || open || probing))
 		send_and_die(comm, in_order ? MANY - 1 : 9);
 	if (rank == 1 && closing)
 		meet_and_close(comm);
@@ -547,6 +587,8 @@ main(int argc, char **argv)
 		survive_waiting(comm, rank);
 	else if (open)
 		survive_open(comm, rank);
+	else if (probing)
+		survive_probing(comm, rank);
 	else if (sending)
 		survive_sending(comm, rank);
 	else if (in_order)

@@ -16,6 +16,14 @@
 
 enum { MANY = 100, PASSES = 70 };
 
+/* What has come for probes: how a hold of it answers, if anything has. */
+static struct {
+	bool here;
+	int rank, tag;
+	enum baton_status hold;
+	struct batoni_transfer *held; /* whose first part is under way */
+} come;
+
 static struct batoni_peer peers[4];
 static struct batoni_departure departures[4];
 
@@ -40,14 +48,65 @@ kill_peer(void)
 }
 
 static void
+expect(struct batoni_path *path, int change)
+{
+	path->load.in_flight += (uint32_t)change;
+}
+
+static int
+find(struct batoni_path *path, int peer, int *tag_p)
+{
+	struct batoni_upcalls *upcalls = path->upcalls;
+
+	if (!come.here || (peer >= 0 && peer != come.rank) ||
+	    (*tag_p >= 0 && *tag_p != come.tag) ||
+	    !upcalls->may_meet(upcalls, come.rank, come.tag))
+		return -1;
+	*tag_p = come.tag;
+	return come.rank;
+}
+
+static enum baton_status
+hold(struct batoni_path *path, struct batoni_transfer *receive,
+     struct batoni_held *held_p)
+{
+	come.here = come.hold == BATON_ERR_NOMEM;
+	if (come.hold == BATON_OK)
+		*held_p = (struct batoni_held){.bytes = 0};
+	if (come.hold != BATON_PENDING || come.held)
+		return come.hold;
+	/* As a receive that is under way. */
+	come.held = receive;
+	return path->ops->host_issued->issue(path, receive);
+}
+
+static enum baton_status
+meet(struct batoni_path *path, struct batoni_transfer *receive,
+     struct batoni_transfer *held)
+{
+	(void)path;
+	(void)receive;
+	(void)held;
+	return BATON_OK;
+}
+
+static const struct batoni_unmatched_ops unmatched = {
+	.expect = expect, .find = find, .hold = hold, .meet = meet};
+
+static void
 setup(void)
 {
 	struct baton_comm_options options = scripted_options();
+	static struct batoni_path_ops telling;
 
 	world_setup();
 	scripted_close(&transport, comm);
 	options.requests_max = 2 * MANY;
 	scripted_init(&transport);
+	memset(&come, 0, sizeof(come));
+	telling = *transport.base.messages.ops;
+	telling.unmatched = &unmatched;
+	transport.base.messages.ops = &telling;
 	comm = scripted_comm(&transport, &options);
 	for (int i = 0; i < 4; i++) {
 		peers[i] = (struct batoni_peer){.segment = &departures[i],
@@ -332,6 +391,121 @@ START_TEST(a_rank_that_has_closed_is_told_so)
 }
 END_TEST
 
+/* ---- probes ---- */
+
+static enum baton_status
+probe(int peer, int tag)
+{
+	baton_message message = 0;
+	enum baton_status status = baton_probe(peer, tag, comm, &message, NULL);
+
+	ck_assert(status != BATON_OK || message != 0);
+	return status;
+}
+
+/* Nothing else makes passes. */
+static void
+probe_and_check(int peer, enum baton_status expected)
+{
+	batoni_engine.peers_checked_ns = 0;
+	ck_assert_int_eq(probe(peer, 7), expected);
+}
+
+START_TEST(probes_alone_find_that_a_peer_is_gone)
+{
+	ck_assert_int_eq(probe(1, 7), BATON_PENDING);
+	/* The first check sees it go, and the second one that nothing of it came. */
+	probe_and_check(1, BATON_PENDING);
+	ck_assert_uint_eq(comm->liveness.gone, 1);
+	probe_and_check(1, BATON_ERR_PEER);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "baton_probe: "));
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "rank 1"));
+	ck_assert_int_eq(baton_comm_status(comm), BATON_OK);
+	ck_assert_int_eq(probe(1, BATON_ANY_TAG), BATON_ERR_PEER);
+	/* Others live. */
+	ck_assert_int_eq(probe(2, 7), BATON_PENDING);
+	ck_assert_int_eq(probe(BATON_ANY_SOURCE, 7), BATON_PENDING);
+	scripted_assert_free(comm, 2 * MANY);
+}
+END_TEST
+
+START_TEST(what_a_peer_had_sent_is_found_when_it_is_gone)
+{
+	baton_request living = BATON_REQUEST_NULL, earlier;
+	char byte;
+
+	ck_assert_int_eq(probe(1, 7), BATON_PENDING);
+	probe_and_check(1, BATON_PENDING);
+	probe_and_check(1, BATON_ERR_PEER);
+	come.here = true;
+	come.rank = 1;
+	come.tag = 7;
+	ck_assert_int_eq(probe(1, 8), BATON_ERR_PEER);
+	ck_assert_int_eq(probe(1, 7), BATON_OK);
+	ck_assert_int_eq(probe(1, 7), BATON_ERR_PEER);
+	/* What an earlier receive holds up, which its stream has not reached, may still be found. */
+	ck_assert_int_eq(baton_recv(&byte, 1, BATON_UINT8, 2, 30, comm, s, NULL,
+	                            &living),
+	                 BATON_OK);
+	earlier = scripted_recv(comm, s, 7, NULL);
+	come.here = true;
+	ck_assert_int_eq(probe(1, 7), BATON_PENDING);
+	ck_assert_int_eq(baton_cancel(earlier), BATON_OK);
+	ck_assert_int_eq(probe(1, 7), BATON_OK);
+	end_recv(30, BATON_OK);
+	scripted_assert_ended(living, BATON_OK);
+	scripted_assert_ended(earlier, BATON_ERR_CANCELED);
+}
+END_TEST
+
+START_TEST(a_probe_of_any_rank_waits_for_the_last_one)
+{
+	ck_assert_int_eq(probe(BATON_ANY_SOURCE, 7), BATON_PENDING);
+	probe_and_check(BATON_ANY_SOURCE, BATON_PENDING);
+	probe_and_check(BATON_ANY_SOURCE, BATON_PENDING);
+	departures[2].away = departures[3].away = BATONI_AWAY_FINALISED;
+	probe_and_check(BATON_ANY_SOURCE, BATON_PENDING);
+	probe_and_check(BATON_ANY_SOURCE, BATON_ERR_PEER);
+	ck_assert_str_eq(baton_last_error(),
+	                 "baton_probe: the processes of all other ranks are gone");
+}
+END_TEST
+
+/* A check covers what was probed a second ago, and not for ever. */
+START_TEST(a_communicator_that_is_probed_no_more_is_not_checked)
+{
+	ck_assert_int_eq(probe(1, 7), BATON_PENDING);
+	ck_assert_ptr_eq(batoni_engine.probed, comm);
+	comm->liveness.probed_ns = 0;
+	check();
+	ck_assert_ptr_null(batoni_engine.probed);
+	ck_assert(!comm->liveness.probed);
+}
+END_TEST
+
+START_TEST(a_probe_that_fails_says_why)
+{
+	come.here = true;
+	come.rank = 2;
+	come.tag = 7;
+	come.hold = BATON_ERR_NOMEM;
+	ck_assert_int_eq(probe(2, 7), BATON_ERR_NOMEM);
+	ck_assert_str_eq(baton_last_error(),
+	                 "baton_probe: no memory to keep the message from rank "
+	                 "2, tag 7; it stays where it is");
+	come.hold = BATON_ERR_PEER;
+	ck_assert_int_eq(probe(BATON_ANY_SOURCE, BATON_ANY_TAG), BATON_ERR_PEER);
+	ck_assert_str_eq(baton_last_error(),
+	                 "baton_probe: the message from rank 2, tag 7, was lost "
+	                 "before its first part had come");
+	ck_assert_int_eq(baton_comm_status(comm), BATON_OK);
+	scripted_assert_free(comm, 2 * MANY);
+	ck_assert_int_eq(baton_comm_abort(comm), BATON_OK);
+	ck_assert_int_eq(probe(2, 7), BATON_ERR_ABORTED);
+	ck_assert_ptr_nonnull(strstr(baton_last_error(), "is broken"));
+}
+END_TEST
+
 int
 main(void)
 {
@@ -346,6 +520,11 @@ main(void)
 		what_an_aborted_rank_gives_up_breaks_nothing,
 		a_rank_that_has_finalised_is_told_so,
 		a_rank_that_has_closed_is_told_so,
+		probes_alone_find_that_a_peer_is_gone,
+		what_a_peer_had_sent_is_found_when_it_is_gone,
+		a_probe_of_any_rank_waits_for_the_last_one,
+		a_communicator_that_is_probed_no_more_is_not_checked,
+		a_probe_that_fails_says_why,
 	};
 
 	return RUN_TESTS_WITH("liveness", tests, setup, teardown);
