@@ -645,7 +645,8 @@ struct baton_message_info {
  * it, once.  So threads that probe one communicator do not take each other's messages.
  *
  * peer, tag  as of baton_recv, with BATON_ANY_SOURCE and BATON_ANY_TAG.
- * message_p  the handle.  It takes a slot of the request pool until a receive of it is issued.
+ * message_p  the handle.  It takes a slot of the request pool until a receive of it, which takes one of its own, is
+ *            issued.  A probe finds nothing that would leave no slot for that.
  * info_p     what the message is; or NULL.
  *
  * A probe drives, and does not wait for a message.  It finds none that an earlier receive could take, whether the
@@ -658,8 +659,8 @@ struct baton_message_info {
  * Returns BATON_OK; PENDING: there is none; INVALID (arguments; inside a group or the recording of a plan; over MPI at
  * MPI_THREAD_FUNNELED, on another thread than the main one); UNSUPPORTED (a peer whose messages go by NCCL, where
  * streams receive what the calls name);
- * AGAIN (the request pool is full; nothing was found); NOMEM (the message stays where it is); PEER (no more comes, as
- * above; or a message was lost before its first part had come); the error that broke the communicator.
+ * AGAIN (fewer than two requests of the pool are free; nothing was found); NOMEM (the message stays where it is); PEER
+ * (no more comes, as above; or a message was lost before its first part had come); the error that broke the communicator.
  */
 BATON_API enum baton_status baton_probe(int peer, int tag,
                                         struct baton_comm *comm,

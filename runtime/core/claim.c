@@ -32,10 +32,27 @@
 
 /* ---- a slot ---- */
 
+/* A slot that leaves another one free: the receive of a message takes a second one until it is issued, so
+ * messages that were found do not fill the pool. */
+static struct batoni_op *
+take_slot(struct batoni_pool *pool)
+{
+	struct batoni_op *op = batoni_pool_take_driving(pool), *spare;
+
+	spare = op ? batoni_pool_take_driving(pool) : NULL;
+	if (spare) {
+		batoni_pool_return_driving(pool, spare);
+		return op;
+	}
+	if (op)
+		batoni_pool_return_driving(pool, op);
+	return NULL;
+}
+
 struct batoni_op *
 batoni_claim_new(struct baton_comm *comm, uint8_t kind)
 {
-	struct batoni_op *claim = batoni_pool_take_driving(&comm->pool);
+	struct batoni_op *claim = take_slot(&comm->pool);
 	uint64_t word;
 
 	if (!claim)

@@ -583,6 +583,30 @@ without_a_slot_nothing_is_found(struct conform *c)
 	receive_int(c, find_as(c, 1, 3, sizeof(int), 1, 3), 7, 1, 3);
 }
 
+/* What was found leaves a slot for the receive that discards it. */
+static void
+messages_that_were_found_leave_room_for_a_receive(struct conform *c)
+{
+	baton_message messages[3], message = 0;
+	baton_request requests[4];
+	int values[4] = {0, 1, 2, 3};
+
+	for (int k = 0; c->rank == 1 && k < 4; k++)
+		requests[k] = SEND(c, &values[k], sizeof(int), 0, 3, c->stream,
+		                   &conform_detached);
+	if (c->rank == 1)
+		FINISH_ALL(c, requests, 4);
+	if (c->rank != 0)
+		return;
+	for (int k = 0; k < 3; k++)
+		messages[k] = find_as(c, 1, 3, sizeof(int), 1, 3);
+	CHECK_REFUSED(c, BATON_ERR_AGAIN,
+	              baton_probe(1, 3, c->comm, &message, NULL), "requests_max");
+	for (int k = 0; k < 3; k++)
+		receive_int(c, messages[k], k, 1, 3);
+	receive_int(c, find_as(c, 1, 3, sizeof(int), 1, 3), 3, 1, 3);
+}
+
 /* Where streams receive what the calls name.  A peer whose messages go through memory that the ranks share may be
  * probed all the same. */
 static void
@@ -637,6 +661,8 @@ const struct conform_case conform_probe[] = {
 	{ CASE(a_probe_that_cannot_be_is_refused), .needs = ANY_CAPS },
 	{ CASE(without_a_slot_nothing_is_found), .ranks_min = 2,
 	  .needs = ANY_CAPS, .requests_max = 4 },
+	{ CASE(messages_that_were_found_leave_room_for_a_receive),
+	  .ranks_min = 2, .needs = ANY_CAPS, .requests_max = 4 },
 	{ CASE(a_path_that_does_not_tell_refuses_a_probe) },
 	CASES_END,
 };
