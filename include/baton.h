@@ -674,7 +674,8 @@ BATON_API enum baton_status baton_probe(int peer, int tag,
  *
  * A call that returns an error, and a group that is void or abandoned, leave the message to be received.  A
  * receive that ends before its stream has reached it (cancel, deadline) discards it, as baton_comm_destroy does with
- * messages that nothing receives; their sends end in OK.
+ * messages that nothing receives, also if it then times out; their sends end in OK, but after an abort or break
+ * not by it.
  *
  * Returns as baton_recv; STALE: message is none, or was received; INVALID within the recording of a plan, which is
  * launched many times.  Ends as baton_recv; PEER also if the sender is gone with bytes that had not come.
@@ -973,7 +974,7 @@ baton_put(const void *local_buffer, size_t count, enum baton_datatype type,
  * Flush: the operation ends when all puts that were enqueued on this stream before, to rank peer
  * or to all (BATON_ALL_PEERS), in any context, are visible at their targets, and gets and atomic
  * operations have ended.  Detached operations count too; a flush does not
- * wait for those of other streams, and says nothing about signals.  The target's program need not call
+ * wait for those of other streams.  It waits for signals of this one, and tells nothing about them.  The target's program need not call
  * anything where a put needs no call.  A flush with nothing to wait for ends within its call.  The data of
  * puts that ended early in an error may be missing; the flush waits for puts that are LENT.  A thread that has
  * seen the end may tell the target, by a message for example, which then sees the data.

@@ -124,8 +124,8 @@ struct baton_trace_header {
 	 * operations: the library takes several at once. */
 	uint64_t serials;
 	/* What a thread has called while another one drives, until that one has seen it: then the ring has it. An
-	 * entry of serial 0 is free.  An entry whose serial the ring has, too, is of a function, which has not ended: then
-	 * only `ran` means something. */
+	 * entry of serial 0 is free.  An entry whose serial the ring has, too, is of a function that has not ended (then
+	 * only `ran` means something), or of a group or launch that its thread has just handed over. */
 	struct baton_trace_table handed;
 	uint64_t reserved_line[5];
 };

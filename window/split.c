@@ -5,22 +5,21 @@
  *   1. An exchange over the parent, as those of windows (base/collective.h): each rank says its color and
  *      key, and whether its call was refused, in which case all ranks are refused.
  *   2. Each finds the ranks of its color, in the order of their keys and ranks.
- *   3. Where the native library the parent cannot join them (transport.h, deriving), a second
+ *   3. Where the native library of the parent cannot join them (transport.h, deriving), a second
  *      exchange: the first rank of each color has made a rendezvous, a board where all ranks are of one
  *      process, else a unique id.
  *   4. The ranks of a color join their bootstrap and create their communicator (creation.h), beside the
  *      other colors.  The parent has no more part in it, but other collective calls of this rank are
  *      refused until the end.
  *
- * A rank that dies in step 4 is no rank of the new communicator that others could learn of, but one of the
- * parent, whose descriptor of its process they have: they watch that, and give the creation up in PEER.  Where MPI
- * then still has an operation of it, what MPI uses is leaked on purpose (bootstrap.h, keeps).  If that operation is one
- * of the parent's, the parent breaks: MPI matches its later ones wrongly (Open MPI 4.1 makes a duplicate by
+ * A rank that dies in step 4 is known to the others as a rank of the parent: they watch its process and end in PEER.
+ * Where MPI then still has an operation of the creation, what MPI uses is leaked on purpose (bootstrap.h, keeps).  If
+ * that is MPI_Comm_idup or MPI_Comm_create_group on the parent, the parent breaks: MPI matches its later ones wrongly (Open MPI 4.1 makes a duplicate by
  * several reductions of the parent, each when its progress gets there), and it leaves its communicator to MPI.
  *
  * A rank whose exchange fails as the parent breaks cannot know whether the others have got through it,
  * and go on without it.  So they wait for it with a limit in step 4, where the bootstrap has one, and a
- * place that it has made takes it as gone.
+ * rendezvous that it has made takes it as gone.
  *
  * What the transport writes in an exchange stays until the parent goes (base/collective.h).
  *
@@ -262,7 +261,7 @@ tell_rendezvous(struct split *s, bool meets)
 	struct batoni_split_rendezvous mine = {.status = BATON_OK};
 	struct batoni_rma *rma = s->c.rma;
 	enum baton_status status;
-	char why[200] = "it could not make a place to meet";
+	char why[200] = "it could not make a rendezvous";
 	int first = meets ? s->ranks[0] : -1;
 
 	if (first == rma->rank) {

@@ -66,7 +66,7 @@ struct batoni_bootstrap_ops {
 	void (*close)(struct batoni_bootstrap *bootstrap);
 };
 
-/* Which transport the hosts of these ranks reach each other by. */
+/* Which transport the processes of these ranks reach each other by. */
 enum batoni_bootstrap_kind {
 	BATONI_BOOTSTRAP_THREADS,
 	BATONI_BOOTSTRAP_MPI,
@@ -86,8 +86,8 @@ struct batoni_bootstrap {
 	/* Written by close, of an exchange that was given up: the native library still uses this struct, which
 	 * must stay where it is for good. */
 	bool keeps;
-	/* Likewise: an operation of all ranks stands on the communicator that this one was to be made from, on which
-	 * no other one can follow. */
+	/* Likewise: what joins some or all ranks (MPI_Comm_create_group, MPI_Comm_idup) is under way on the communicator
+	 * that this one was to be made from, on which no other such operation can follow. */
 	bool stands;
 	union {
 		max_align_t align;

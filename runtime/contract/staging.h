@@ -3,7 +3,7 @@
  * The contract of staging: a transport over another transport, for programs whose buffers
  * may be memory that the host cannot touch.
  *
- * The engine sees one host-issued transport.  Below it is one that moves bytes between
+ * The engine sees one host-issued transport.  The lower one moves bytes between
  * host memory only (local, near, MPI), which staging uses by its contract alone; messages to some peers may
  * go by a path beside that one's.  In between is one bounded pool of pinned memory, and the copies of the
  * device's memory table.  All ranks

@@ -34,7 +34,7 @@
 	(BATONI_TENSORS_FIXED_BYTES +                                         \
 	 BATON_TENSORS_MAX * BATONI_TENSORS_ENTRY_MAX)
 
-/* A header, which stays where it is; and a place in it, for batoni_tensors_next. */
+/* A header, which stays where it is; and a cursor, for batoni_tensors_next. */
 struct batoni_tensors {
 	const unsigned char *bytes;
 	size_t header_bytes;

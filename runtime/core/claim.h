@@ -54,7 +54,7 @@ void batoni_claim_free(struct batoni_op *claim);
 enum baton_status batoni_claim_find(struct baton_comm *comm, uint8_t kind,
                                     int peer, int tag,
                                     struct batoni_op **claim_p);
-/* Nothing receives the message, which was taken from engine.finish. */
+/* Discard the claim, taken from engine.finish, which nothing receives. */
 void batoni_claim_discard(struct batoni_op *claim);
 /* Discard the messages that nothing receives: the communicator is destroyed. */
 void batoni_claims_drop(struct baton_comm *comm);

@@ -209,7 +209,7 @@ sleep_idle(uint32_t rung)
 }
 
 /* A waiter sleeps while it drives, or a stream's thread will drive when its function
- * returns.  No wake-up is lost: those threads release the lock or their place in
+ * returns.  No wake-up is lost: those threads release the lock or their count in
  * `running`, then load `deep`; this thread stores `deep`, then loads both. */
 static void
 sleep_behind(uint32_t rung)

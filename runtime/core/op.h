@@ -16,6 +16,8 @@
  *   HANDLE  the program has the handle       enqueuer, once    any thread, once
  *   ENGINE  in the inbox, a FIFO, or with    enqueuer, once    driver
  *           the transport (also when lent)
+ *           of a message that a probe has    any thread        any thread
+ *           found: nothing receives it
  *   STREAM  its item is in a stream and      enqueuer, once    driver
  *           has not been passed
  *   QUEUE   an entry of a completion queue   enqueuer, once    poll, or the driver
@@ -29,6 +31,8 @@
  *           while nothing receives it
  *   CANCEL  baton_cancel was called, and it  any thread, once  driver
  *           is in its communicator's list
+ *   WAITED  its end wakes waiters (wait.c)   a waiter, while    -
+ *                                            it is not DONE
  *   BEGUN   a barrier that ended LENT: the   driver, with      -
  *           other ranks count it             DONE
  *
@@ -41,7 +45,8 @@
  *
  * Between free and made the word belongs to one thread, which writes it by plain
  * stores; all later changes are read-modify-writes.  The thread that clears the last
- * holder moves the generation on and returns the slot to the pool.
+ * holder moves the generation on and returns the slot to the pool.  An operation of
+ * baton_stream_synchronize (LOCAL) is of no pool: batoni_op_drop_local frees it.
  *
  * Holders may read all that does not change: what was filled in before the operation
  * was made and, once DONE is seen (acquire), how it ended.  DONE is set (release)
@@ -177,7 +182,7 @@ struct batoni_group {
 	struct batoni_scope scope;     /* closed: its refusal alone counts */
 };
 
-/* Hosts may still read done_bytes, peer and tag of the operation that was in the slot before ("Readers" above). */
+/* Threads may still read done_bytes, peer and tag of the operation that was in the slot before ("Readers" above). */
 static_assert(sizeof(struct batoni_group) <= sizeof(struct batoni_transfer) &&
                       offsetof(struct batoni_group, failed) ==
                               offsetof(struct batoni_transfer, done_bytes) &&

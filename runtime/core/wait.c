@@ -21,7 +21,7 @@
  *     the lock or passes the role on, by sleeping again or by returning from its wait.
  *     A sleeper adds itself to `wanted`, then loads `driver`; the holder clears
  *     `driver`, then loads `wanted`; all seq_cst.  So no sleeper misses a free lock.
- *   - Its time-out expires.
+ *   - Its time-out expires, or a second has passed; then it looks again.
  *
  * A driver with nothing to poll ("quiet" transports) sleeps on the bell while holding
  * the lock.  A producer that leaves work rings it, and so does the peer whose signal is

@@ -3,9 +3,9 @@
  * The trace: what each operation of a communicator has gone through, in a ring in a mapped file
  * (baton_trace.h has the format, trace_file.c makes it, trace_slot.c gives slots).
  *
- * An observer of the life of records (life.h), a fast one: calls issue operations themselves as without it.
+ * An observer of the life of operations (life.h), a fast one: calls issue operations themselves as without it.
  *
- *   begun    the call: the stamp and the call site are kept beside the record (struct batoni_traced).
+ *   begun    the call: the stamp and the call site are kept beside the operation (struct batoni_traced).
  *            A message that its call issues now gets its slot of the ring here, and is counted
  *   HANDED   to the inbox: it is in the table `handed`, so that it is in the file if no thread ever drives
  *   moved    otherwise its first move gives it a slot, and counts it; each move writes its
@@ -21,7 +21,8 @@
  * call's: the operation's end, and that of another rank's which it ends.  Copies of 4096 bytes and more take a stamp of
  * their own behind them.
  *
- * All but `begun` of what is handed later, HANDED to the inbox, and RUNS is the driver's.
+ * The driver's, but for three: `begun` of what is handed later and HANDED to the inbox are the enqueuer's, RUNS the
+ * stream's thread's.
  */
 #include "trace.h"
 
@@ -234,7 +235,7 @@ begun(void *context, const struct batoni_op *op, unsigned state, const void *sit
 
 /* ---- the end ---- */
 
-/* What ends without a completion: a group's record, or a member of a void one. */
+/* What ends without a completion: a group, or a member of a void one. */
 static int
 status_of(const struct batoni_op *op)
 {
@@ -502,7 +503,7 @@ static void
 event(void *context, const struct batoni_op *op, enum batoni_event what)
 {
 	(void)context;
-	/* A message that its call has issued, and that goes on.  (Others may be no record of the pool: LOCAL.) */
+	/* A message that its call has issued, and that goes on.  (Others may be no operation of the pool: LOCAL.) */
 	if (likely(what == BATONI_EVENT_HANDED && op->state == BATONI_ISSUED &&
 	           batoni_traced_of(op)->plain && !batoni_op_list(op)))
 		leave_call(batoni_traced_of(op));

@@ -20,7 +20,7 @@
 /* What is moved within a call and is shorter takes one stamp. */
 #define BATONI_TRACE_SHORT 4096u
 
-/* Of the operation that a record is now, by slot of the pool.  It is the enqueuer's until the record is
+/* Of the operation that has a slot of the pool now.  It is the enqueuer's until the operation is
  * handed to the driver, then the driver's. */
 struct batoni_traced {
 	_Atomic uint64_t serial; /* 0: it has none yet */

@@ -4,15 +4,15 @@
  *
  * The ring has one writer, the driver: so it may look whether a slot is an operation's still, and then write.
  * An enqueuer that hands an operation to another driver reserves its serials, and writes what the call said
- * to the entry of the record in the table `handed`, which is its own until then.  The driver writes the slot
- * anew from the record, and frees the entry.
+ * to the operation's entry in the table `handed`, which is its own until then.  The driver writes the slot
+ * anew from the operation, and frees the entry.
  *
  * A thread of a stream says that a function has begun, and it may be faster than both: it writes the stamp
  * to that entry, too (`ran`), which stays until the function ends.
  *
  * Groups and launches of plans are parents, and are in the ring as soon as one of their operations is.
  * That may be while their thread still adds to them, so both may want to reserve the
- * parent's serial: who sets `serial` has.  The driver alone gives it its slot.
+ * parent's serial: the one that sets `serial` first has reserved it.  The driver alone gives it its slot.
  *
  * Counters are the driver's: a table hashed by kind, peer, tag or signal, and context.  They are counted with
  * the slot.
@@ -355,8 +355,8 @@ copy_function(const struct batoni_trace *trace, const struct batoni_op *op,
 static void
 take_over(struct batoni_trace *trace, const struct batoni_op *op)
 {
-	const uint32_t record = batoni_pool_slot(&op->comm->pool, op);
-	struct baton_trace_operation *entry = &trace->handed[record];
+	struct baton_trace_operation *entry =
+		&trace->handed[batoni_pool_slot(&op->comm->pool, op)];
 
 	if (unlikely(batoni_kind_of(op)->runs)) {
 		if (entry->serial == 0)

@@ -41,7 +41,7 @@
 static const struct batoni_scope_kind group_scope;
 
 static struct batoni_op *
-record_of(struct batoni_scope *scope)
+operation_of(struct batoni_scope *scope)
 {
 	assert(scope->kind == &group_scope);
 	return batoni_container_of(scope, struct batoni_op, group.scope);
@@ -579,7 +579,7 @@ baton_group_abandon(struct baton_comm *comm)
 static enum baton_status
 add(struct batoni_scope *scope, struct batoni_op *op)
 {
-	enum baton_status status = take(record_of(scope), op);
+	enum baton_status status = take(operation_of(scope), op);
 
 	if (status == BATON_OK && !(op->flags & BATONI_FLAG_STREAM_ISSUED))
 		batoni_publish(op);
@@ -603,7 +603,7 @@ end_one(struct batoni_scope *scope)
 		return BATON_OK;
 	}
 	batoni_scope_close(scope);
-	status = end_group(record_of(scope));
+	status = end_group(operation_of(scope));
 	if (unlikely(refusal == BATON_OK && status != BATON_OK))
 		batoni_refuse_named("baton_group_end", status);
 	if (unlikely(refusal != BATON_OK))
@@ -621,7 +621,7 @@ end_void(struct batoni_scope *scope, enum baton_status refusal)
 	if (scope->refusal == BATON_OK)
 		scope->refusal = refusal;
 	batoni_scope_forget(scope);
-	end_group(record_of(scope));
+	end_group(operation_of(scope));
 }
 
 static enum baton_status
@@ -640,7 +640,7 @@ abandon_one(struct batoni_scope *scope)
 static void
 abandon(struct batoni_scope *scope)
 {
-	const struct batoni_op *group = record_of(scope);
+	const struct batoni_op *group = operation_of(scope);
 
 	batoni_log(BATONI_LOG_WARN,
 	           "rank %d: a thread exits with a group of %u operation%s open: "

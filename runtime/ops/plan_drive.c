@@ -36,7 +36,7 @@ batoni_launch_note_failure(struct batoni_op *launch, uint32_t index,
 	/* What the completion of such an operation tells. */
 	batoni_set(launch->transfer.tag,
 	           batoni_is_onesided_kind(kind) ? -1 : transfer->tag);
-	/* Hosts read it only when the launch has ended. */
+	/* Threads read it only when the launch has ended. */
 	batoni_set(launch->status, (int8_t)status);
 }
 

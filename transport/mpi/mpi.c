@@ -2,8 +2,8 @@
 /*
  * The MPI transport: issue, test, take_back.
  *
- * A message of up to 2 KiB to another rank is one MPI message on the user's tag
- * ("raw").  Any other is announced on that tag by a header of a length that raw messages never
+ * A message to another rank of up to 2 KiB whose length is not special (mpi_header.h)
+ * is one MPI message on the user's tag ("raw").  Any other is announced on that tag by a header of a length that raw messages never
  * have, and its body follows on a tag of its own (body.c); lists of tensors have such lengths
  * too (lists.c).  So a receive
  * posts one small first part, and what arrives in it says what it is by its

@@ -7,7 +7,7 @@
  * one that comes is *kept*; the second brings it along into a group of NCCL's.  (Only one
  * direction can have kept ends at a time: else they would have matched.)
  *
- * Streams.  A kept end has its place on three of them:
+ * Streams.  A kept end is on three of them:
  *   gather     runs behind the streams of the call; a mark there (`armed`) says that they have
  *              all got to it;
  *   waits      waits until the word has grown to the number of this end;
@@ -25,7 +25,7 @@
  *
  * Threads.  Enqueuers, under the order lock of the communicator: `direction`, `matched`, and the
  * fields of an end until `launched` has passed it.  The driver: `released`, and `done` of the ends
- * up to `launched`.  The device: `passed`.  An end's place in the ring is used again when
+ * up to `launched`.  The device: `passed`.  An end's entry in the ring is used again when
  * `waits` has passed it.
  *
  * By force: the word grows to the last number, so that all streams go on; what was not launched

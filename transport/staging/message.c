@@ -33,7 +33,7 @@
  * buffers and turns are one pool for both.
  *
  * A side whose buffer is host memory takes part in the same way, but sends and receives in
- * place; its chunks are only places at the lower transport.
+ * place; its chunks are only receives or sends at the lower transport.
  *
  * Events.  The lower transport calls `done` within its own slots, also within those of
  * another rank (local): the part is put in a list, and settle() acts on it within a slot

@@ -49,7 +49,7 @@ struct stage_cursor {
 	size_t left;
 };
 
-/* A pinned buffer: a chunk with a place at the lower transport, or an eager buffer, which
+/* A pinned buffer: a chunk with a receive or send at the lower transport, or an eager buffer, which
  * travels in the place of its message.  Or, without a buffer, the copy of a receive out of memory
  * that is mapped. */
 struct stage_token {
@@ -70,7 +70,7 @@ struct stage_token {
 	bool ready;
 	uint8_t direction, kind;
 	/* Of a list: what is still to be copied; nothing is left of a plain message's.  first: of
-	 * a piece, its place among the bytes that go in pieces. */
+	 * a piece, its offset among the bytes that go in pieces. */
 	struct stage_cursor cursor;
 	size_t first;
 };

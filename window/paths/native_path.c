@@ -124,7 +124,7 @@ agrees(struct baton_window *window, const struct word *all)
 		}
 		if (memcmp(&all[i].part, &all[0].part, sizeof(all[i].part)) != 0) {
 			say_why_not(window, i,
-			            "its length, its place in its allocation, or "
+			            "its length, its offset in its allocation, or "
 			            "the length of that is not that of rank 0");
 			return false;
 		}

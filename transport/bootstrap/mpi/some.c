@@ -10,7 +10,7 @@
  * creation that gives up (a rank has died, or does not come) leaves the job's thread in MPI.  What that brings
  * too late stays with MPI.
  *
- * Below, MPI takes one thread at a time.  The call is made by the thread that creates, with the lock held, and
+ * Below MPI_THREAD_MULTIPLE, MPI takes one thread at a time.  The call is made by the thread that creates, with the lock held, and
  * has no limit.  So it is where there is no memory or thread for a job.
  *
  * Threads.  The thread that creates, then with the driver lock; `run` on the job's.
