@@ -372,8 +372,9 @@ struct batoni_unmatched_ops {
 	int (*find)(struct batoni_path *path, int peer, int *tag_p);
 	/* Take the message that `find` has just named out of those that receives meet, for `receive`, of that
 	 * rank and tag, whose slot has it from now on; its buffer is not known yet.  OK: *held_p says what the
-	 * message is.  PENDING: that has not all come; call again, for the same receive, after `test`.  NOMEM: the
-	 * message stays where it is.  Anything else: there is no such message any more, and nothing is held. */
+	 * message is.  PENDING: that has not all come; call again, for the same receive, after `test`, or take it
+	 * back (take_back).  NOMEM: the message stays where it is.  Anything else: there is no such message any
+	 * more, and nothing is held. */
 	enum baton_status (*hold)(struct batoni_path *path,
 	                          struct batoni_transfer *receive,
 	                          struct batoni_held *held_p);

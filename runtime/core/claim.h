@@ -54,6 +54,8 @@ void batoni_claim_free(struct batoni_op *claim);
 enum baton_status batoni_claim_find(struct baton_comm *comm, uint8_t kind,
                                     int peer, int tag,
                                     struct batoni_op **claim_p);
+/* The first part of the message, which look has found PENDING, will not come: the claim is no more. */
+void batoni_claim_give_up(struct batoni_op *claim);
 /* Discard the claim, taken from engine.finish, which nothing receives. */
 void batoni_claim_discard(struct batoni_op *claim);
 /* Discard the messages that nothing receives: the communicator is destroyed. */

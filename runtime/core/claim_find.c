@@ -99,6 +99,26 @@ batoni_claim_find(struct baton_comm *comm, uint8_t kind, int peer, int tag,
 	return BATON_OK;
 }
 
+/* As an operation that has ended, and whose buffer the path has: `done` gives it back. */
+static void
+lend(struct batoni_op *claim)
+{
+	claim->comm->work.lent++;
+	batoni_comm_count(claim->comm, 1);
+	__atomic_store_n(&claim->state, BATONI_ENDED, __ATOMIC_RELEASE);
+	atomic_fetch_or(&claim->word, BATONI_OP_ENGINE | BATONI_OP_LENT);
+}
+
+void
+batoni_claim_give_up(struct batoni_op *claim)
+{
+	batoni_list_remove(&claim->deadline);
+	if (batoni_path_take_back(batoni_path_of(claim), &claim->transfer) ==
+	    BATON_ERR_BUSY)
+		lend(claim);
+	batoni_op_drop(claim, BATONI_OP_MESSAGE);
+}
+
 void
 batoni_claim_discard(struct batoni_op *claim)
 {
@@ -114,15 +134,8 @@ batoni_claim_discard(struct batoni_op *claim)
 	claim->transfer.bytes = 0;
 	status = ops_of(claim)->meet(batoni_path_of(claim), &claim->transfer,
 	                             &claim->transfer);
-	if (status != BATON_PENDING) {
-		batoni_op_drop(claim, BATONI_OP_MESSAGE);
-		return;
-	}
-	/* As an operation that has ended, and whose buffer the path has: `done` gives it back. */
-	comm->work.lent++;
-	batoni_comm_count(comm, 1);
-	__atomic_store_n(&claim->state, BATONI_ENDED, __ATOMIC_RELEASE);
-	atomic_fetch_or(&claim->word, BATONI_OP_ENGINE | BATONI_OP_LENT);
+	if (status == BATON_PENDING)
+		lend(claim);
 	batoni_op_drop(claim, BATONI_OP_MESSAGE);
 }
 

@@ -87,9 +87,9 @@ probe_further(void *argument)
 		p->message = batoni_claim_publish(p->claim, p->held.bytes);
 	} else if (status == BATON_PENDING &&
 	           batoni_is_silent(p->comm, p->from)) {
-		/* Of a process that has ended no more comes. */
-		p->none = true;
-		status = BATON_OK;
+		/* The rest of its first part does not come.  The next step finds what else there is. */
+		batoni_claim_give_up(p->claim);
+		p->claim = NULL;
 	}
 	return status;
 }

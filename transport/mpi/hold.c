@@ -63,6 +63,15 @@ batoni_mpi_held_came(struct batoni_mpi *mpi, const struct batoni_transfer *recei
 	held->here = true;
 }
 
+bool
+batoni_mpi_held_ends(struct batoni_mpi *mpi, const struct batoni_mpi_entry *entry)
+{
+	if (entry->part != BATONI_MPI_HELD)
+		return false;
+	mpi->held[entry->transfer->slot].posted = false;
+	return true;
+}
+
 /* Bytes that are no header the receive refuses. */
 static void
 describe(const struct batoni_mpi *mpi, const struct batoni_mpi_held *held,

@@ -652,7 +652,8 @@ take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 		batoni_mpi_unfollow(mpi, transfer);
 	i = mpi->positions[transfer->slot];
 	if (i >= mpi->count || mpi->entries[i].transfer != transfer ||
-	    mpi->entries[i].part != BATONI_MPI_FIRST)
+	    !(mpi->entries[i].part == BATONI_MPI_FIRST ||
+	      batoni_mpi_held_ends(mpi, &mpi->entries[i])))
 		return BATON_ERR_BUSY;
 	MPI_Cancel(&mpi->requests[i]);
 	code = MPI_Test(&mpi->requests[i], &done, &status);

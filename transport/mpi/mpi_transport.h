@@ -441,6 +441,8 @@ enum baton_status batoni_mpi_meet(struct batoni_path *path,
 void batoni_mpi_held_came(struct batoni_mpi *mpi,
                           const struct batoni_transfer *receive, int code,
                           const MPI_Status *status);
+/* Is the request that first part?  Then it is taken back: nothing is held any more. */
+bool batoni_mpi_held_ends(struct batoni_mpi *mpi, const struct batoni_mpi_entry *entry);
 
 /* reach.c */
 extern const struct batoni_path_ops batoni_mpi_reaching_ops;

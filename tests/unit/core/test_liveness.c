@@ -506,6 +506,42 @@ START_TEST(a_probe_that_fails_says_why)
 }
 END_TEST
 
+/* It has a slot until then. */
+static void
+lose_a_first_part(enum baton_status take_back)
+{
+	probe_and_check(1, BATON_PENDING);
+	probe_and_check(1, BATON_PENDING);
+	probe_and_check(1, BATON_ERR_PEER);
+	come.here = true;
+	come.rank = 1;
+	come.tag = 7;
+	come.hold = BATON_PENDING;
+	transport.take_back = take_back;
+	ck_assert_int_eq(probe(1, 7), BATON_ERR_PEER);
+	ck_assert_uint_eq(transport.take_backs, 1);
+	if (take_back == BATON_ERR_BUSY) {
+		ck_assert_uint_eq(comm->work.lent, 1);
+		scripted_end(&transport, come.held, 0, BATON_OK);
+		baton_progress(comm);
+	}
+	ck_assert_uint_eq(comm->work.lent, 0);
+	transport.take_back = BATON_ERR_CANCELED;
+	scripted_assert_free(comm, 2 * MANY);
+}
+
+START_TEST(a_message_whose_first_part_does_not_come_keeps_no_slot)
+{
+	lose_a_first_part(BATON_ERR_CANCELED);
+}
+END_TEST
+
+START_TEST(and_none_once_the_path_lets_go_of_it)
+{
+	lose_a_first_part(BATON_ERR_BUSY);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -525,6 +561,8 @@ main(void)
 		a_probe_of_any_rank_waits_for_the_last_one,
 		a_communicator_that_is_probed_no_more_is_not_checked,
 		a_probe_that_fails_says_why,
+		a_message_whose_first_part_does_not_come_keeps_no_slot,
+		and_none_once_the_path_lets_go_of_it,
 	};
 
 	return RUN_TESTS_WITH("liveness", tests, setup, teardown);

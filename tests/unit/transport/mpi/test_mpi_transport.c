@@ -1067,6 +1067,33 @@ START_TEST(an_unmatched_receive_is_taken_back_and_gets_nothing)
 }
 END_TEST
 
+/* What a probe has seen does not come, as of a rank that has died. */
+START_TEST(a_first_part_that_a_probe_awaits_is_taken_back)
+{
+	struct op *held = &world.ops[world.used++];
+	struct batoni_path *path = &world.transport->messages;
+	struct batoni_held what;
+	uint64_t out = 7, next = 0;
+	struct op *kept;
+
+	held->transfer = (struct batoni_transfer){
+		.peer = world.peer, .tag = 4, .direction = BATONI_RECV};
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(batoni_mpi_hold(path, &held->transfer, &what),
+		                 BATON_PENDING);
+		ck_assert_uint_eq(path->load.in_flight, 1);
+		ck_assert_int_eq(take_back(held), BATON_ERR_CANCELED);
+		ck_assert_uint_eq(path->load.in_flight, 0);
+	}
+	kept = post(&next, sizeof(next), world.peer, 4);
+	barrier();
+	finish(sent(&out, sizeof(out), world.peer, 4), BATON_OK, sizeof(out));
+	finish(kept, BATON_OK, sizeof(next));
+	ck_assert_uint_eq(next, 7);
+	close_world();
+}
+END_TEST
+
 START_TEST(taking_back_a_receive_that_was_matched_gives_its_message)
 {
 	unsigned char *out = message(2000, 3);
@@ -2709,6 +2736,7 @@ run_all(void)
 		a_rank_can_send_to_itself,
 		the_highest_tag_is_a_tag,
 		an_unmatched_receive_is_taken_back_and_gets_nothing,
+		a_first_part_that_a_probe_awaits_is_taken_back,
 		taking_back_a_receive_that_was_matched_gives_its_message,
 		taking_back_does_not_wait_for_the_sender,
 		taking_back_a_receive_with_a_body_to_come_lends_it,
