@@ -46,15 +46,17 @@ batoni_stage_hold(struct batoni_path *path, struct batoni_transfer *receive,
 	struct batoni_staging *stage = batoni_stage_of(path);
 	struct stage_message *message = &stage->messages[receive->slot];
 
-	stage->caller = message;
-	if (!message->transfer) {
+	if (!message->transfer && !message->lost) {
 		batoni_stage_begin(stage, message, receive);
 		message->probed = true;
 		batoni_stage_begin_recv(stage, message);
 	}
-	/* PENDING, unless it has failed below. */
-	if (batoni_stage_leave(stage, message) != BATON_PENDING)
+	batoni_stage_leave(stage, message);
+	/* It has failed below, in this call or since the last one. */
+	if (message->lost) {
+		message->lost = false;
 		return BATON_ERR_PEER;
+	}
 	if (message->state != STAGE_HELD)
 		return BATON_PENDING;
 	/* Nothing is to be polled for it. */

@@ -96,7 +96,9 @@ finish(struct batoni_staging *stage, struct stage_message *message)
 	stage->begun--;
 	message->transfer = NULL;
 	message->state = STAGE_FREE;
-	if (message == stage->caller)
+	if (message->probed)
+		message->lost = true;
+	else if (message == stage->caller)
 		stage->caller_status = message->outcome;
 	else
 		stage->base.upcalls->done(stage->base.upcalls, transfer,

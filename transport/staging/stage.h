@@ -99,6 +99,7 @@ struct stage_message {
 	bool moves;   /* counted in stage->moving */
 	bool failed;  /* what the lower transport has may never end */
 	bool probed;  /* the transfer is no receive: a probe has found the message, which is on its way (hold.c) */
+	bool lost;    /* that has failed on its way: the next hold says so */
 	struct batoni_path *lower; /* the path of its parts: that of its peer */
 	bool ready;   /* STAGE_LINE: it may be sent */
 	uint32_t parts, copies; /* of it, under way, or waiting to be started */

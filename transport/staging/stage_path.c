@@ -169,6 +169,8 @@ take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 	enum baton_status status;
 
 	stage->caller = message;
+	/* What a probe had found goes on as a receive. */
+	message->probed = false;
 	/* What has ended in a slot of another rank is still to be seen. */
 	batoni_stage_settle(stage);
 	switch (message->state) {

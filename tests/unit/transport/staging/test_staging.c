@@ -938,6 +938,51 @@ START_TEST(a_failed_receive_is_lent_while_its_pieces_are_lower)
 }
 END_TEST
 
+/* Between two calls about it.  The second call does not take the message behind. */
+START_TEST(a_probe_hears_that_the_first_part_of_its_message_has_failed)
+{
+	const struct batoni_staging_config config = {
+		.chunk_bytes = CHUNK,
+		.chunks = CHUNKS_EACH,
+		/* A first part is as long as a piece. */
+		.eager_bytes = CHUNK - BATONI_STAGING_HEADER_BYTES,
+		.eager_slots = EAGERS_EACH,
+		.eager_per_peer = EAGER_PEER,
+	};
+	struct batoni_transfer probe = {
+		.tag = 7, .slot = 5, .direction = BATONI_RECV};
+	struct batoni_held held;
+	struct batoni_path *path;
+	struct world world;
+
+	open_world_with(&world, "dh", true, &config);
+	fail_piece_lower(&world, 1, 1);
+	for (unsigned i = 0; i < 2; i++)
+		start_send(&world, 0, i, 1, 7, 10, 1 + i, false);
+	path = &world.ranks[1].transport->messages;
+	ck_assert_int_eq(batoni_stage_hold(path, &probe, &held), BATON_PENDING);
+	while (stage_of(&world, 1)->begun > 0)
+		for (int rank = 0; rank < 2; rank++)
+			test_once(&world, rank);
+	ck_assert_int_eq(batoni_stage_hold(path, &probe, &held), BATON_ERR_PEER);
+	ck_assert_uint_eq(world.ranks[1].ends, 0);
+	start_recv(&world, 1, 0, 0, 7, 10, true);
+	run(&world);
+	assert_ended(&world, 1, 0, BATON_OK, 10);
+	assert_content(&world, 1, 0, 10, 2);
+	assert_idle(&world, 1);
+	/* The slot is good for another. */
+	start_send(&world, 0, 2, 1, 7, 10, 3, false);
+	run(&world);
+	while (batoni_stage_hold(path, &probe, &held) == BATON_PENDING)
+		test_once(&world, 1);
+	ck_assert_uint_eq(held.bytes, 10);
+	ck_assert_int_eq(batoni_stage_meet(path, &probe, &probe),
+	                 BATON_ERR_TRUNCATED);
+	close_world(&world);
+}
+END_TEST
+
 START_TEST(a_device_that_takes_no_more_copies_now_is_asked_again)
 {
 	struct world world;
@@ -1099,6 +1144,7 @@ main(void)
 		what_the_peer_ends_of_a_failed_message_leaves_nothing_to_look_at,
 		a_failed_receive_is_not_written_after_its_end,
 		a_failed_receive_is_lent_while_its_pieces_are_lower,
+		a_probe_hears_that_the_first_part_of_its_message_has_failed,
 		a_device_that_takes_no_more_copies_now_is_asked_again,
 		creation_without_memory_leaves_none,
 		any_traffic_arrives_in_order,
