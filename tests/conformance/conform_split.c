@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "harness.h"
+#include "open_receives.h"
 
 static struct baton_comm *
 make(struct conform *c, struct baton_comm *from, int color, int key)
@@ -196,6 +196,34 @@ it_has_signals_and_windows(struct conform *c)
 	CHECK_OK(c, baton_comm_destroy(comm));
 }
 
+/* What pends on the parent takes no message by which the ranks of the group find each other, whatever its tag. */
+static void
+receives_of_the_parent_do_not_meet_a_split(struct conform *c)
+{
+	bool open = (c->info.capabilities & BATON_CAP_ANY_TAG) != 0;
+	baton_request requests[5];
+	int values[5];
+
+	for (int k = 0; k < 4; k++)
+		requests[k] = conform_recv_int(c, &values[k], conform_previous(c),
+		                               k, c->stream);
+	if (open)
+		requests[4] = conform_recv_int(c, &values[4], ANY, BATON_ANY_TAG,
+		                               c->stream);
+	for (int round = 0; round < 4; round++) {
+		struct baton_comm *comm = make(c, c->comm, 0, -c->rank);
+
+		pass_on(c, comm, conform_next(c));
+		CHECK_OK(c, baton_comm_destroy(comm));
+	}
+	for (int k = 0; k < 4 + open; k++)
+		conform_send_int(c, 10 + k, conform_next(c), k);
+	for (int k = 0; k < 4 + open; k++) {
+		conform_finish_as(c, &requests[k], conform_previous(c), k);
+		CHECK_EQ(c, values[k], 10 + k);
+	}
+}
+
 /* All ranks are told, and the parent goes on. */
 static void
 a_refused_rank_refuses_all(struct conform *c)
@@ -253,6 +281,7 @@ const struct conform_case conform_split[] = {
 	{CASE(the_two_are_apart), ON, .ranks_min = 2, .streams = 2},
 	{CASE(an_abort_of_one_leaves_the_other), ON, .ranks_min = 2},
 	{CASE(it_has_signals_and_windows), ON},
+	{CASE(receives_of_the_parent_do_not_meet_a_split), ON, .ranks_min = 2},
 	{CASE(a_refused_rank_refuses_all), ON, .ranks_min = 2},
 	{CASE(a_call_that_cannot_be_made_is_refused)},
 	CASES_END,

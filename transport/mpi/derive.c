@@ -34,7 +34,7 @@ derive(struct batoni_transport *transport,
 		return BATON_OK;
 	if (level != MPI_THREAD_MULTIPLE)
 		engine->driver_lock();
-	code = batoni_mpi_some_begin(boot, ranks, size);
+	code = batoni_mpi_some_begin(boot, ranks, size, mpi->group_tag);
 	if (level != MPI_THREAD_MULTIPLE)
 		engine->driver_unlock();
 	return code == MPI_SUCCESS

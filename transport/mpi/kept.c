@@ -111,6 +111,25 @@ has_table(struct batoni_mpi *mpi)
 	       batoni_match_init(&mpi->kept_match, QUEUES);
 }
 
+/* What is first in MPI's queue, if it is no message of MPI's own (bootstrap/mpi/some.c): those are MPI's to take, and
+ * soon are.  The one that was seen is taken by its rank and tag, as another thread may meanwhile be in
+ * MPI_Comm_create_group. */
+static int
+take_next(struct batoni_mpi *mpi, int peer, int *there_p, MPI_Message *message_p,
+          MPI_Status *status_p)
+{
+	int code = MPI_Iprobe(peer, MPI_ANY_TAG, mpi->comm, there_p, status_p);
+
+	if (code != MPI_SUCCESS || !*there_p)
+		return code;
+	if (status_p->MPI_TAG == mpi->group_tag) {
+		*there_p = 0;
+		return MPI_SUCCESS;
+	}
+	return MPI_Improbe(status_p->MPI_SOURCE, status_p->MPI_TAG, mpi->comm,
+	                   there_p, message_p, status_p);
+}
+
 struct batoni_mpi_kept *
 batoni_mpi_keep(struct batoni_mpi *mpi, int peer)
 {
@@ -121,8 +140,7 @@ batoni_mpi_keep(struct batoni_mpi *mpi, int peer)
 
 	if (!kept)
 		return NULL;
-	code = MPI_Improbe(peer, MPI_ANY_TAG, mpi->comm, &there, &kept->message,
-	                   &status);
+	code = take_next(mpi, peer, &there, &kept->message, &status);
 	if (code != MPI_SUCCESS)
 		batoni_mpi_break(mpi, "MPI_Improbe", code);
 	if (code != MPI_SUCCESS || !there) {

@@ -219,8 +219,9 @@ struct batoni_mpi {
 	bool examines; /* one of both: a message without a header is examined (first_done) */
 	/* Tags from body_tag_base on: BATONI_MPI_SEGMENTS segments of segment_tags
 	 * each; granted_tag and more, one for each slot; release_tag and more, one
-	 * for each segment; grant_tag; and leave_tag. */
-	int body_tag_base, granted_tag, release_tag, grant_tag, leave_tag;
+	 * for each segment; grant_tag; leave_tag; and group_tag, of MPI's own messages in
+	 * MPI_Comm_create_group (derive.c). */
+	int body_tag_base, granted_tag, release_tag, grant_tag, leave_tag, group_tag;
 	uint32_t segment_tags;
 	uint32_t waiting; /* sends that wait for a grant */
 	/* unmatched.c's: the rank that was named last, and how often in a row before; the next receive

@@ -27,9 +27,9 @@
 #define TAG_MAX_LEAST ((1 << 20) - 1)
 /* With fewer body tags than this, most bodies would wait for a grant. */
 #define BODY_TAGS_LEAST (1u << 16)
-/* So many of the body tags, at the end, are for releases of segments, grants, and leave
- * messages. */
-#define CONTROL_TAGS (BATONI_MPI_SEGMENTS + 2)
+/* So many of the body tags, at the end, are for releases of segments, grants, leave
+ * messages, and MPI_Comm_create_group. */
+#define CONTROL_TAGS (BATONI_MPI_SEGMENTS + 3)
 
 /* Buffers left to MPI for ever, linked by their first bytes.  Used by the driver or by the
  * thread that finalises MPI. */
@@ -167,6 +167,7 @@ share_body_tags(struct batoni_mpi *mpi, uint32_t bodies)
 	mpi->release_tag = mpi->granted_tag + (int)granted;
 	mpi->grant_tag = mpi->release_tag + (int)BATONI_MPI_SEGMENTS;
 	mpi->leave_tag = mpi->grant_tag + 1;
+	mpi->group_tag = mpi->leave_tag + 1;
 	return BATON_OK;
 }
 

@@ -66,9 +66,10 @@ void batoni_mpi_join(MPI_Comm parent, int level, int rank, int size,
 enum baton_status batoni_mpi_refuse(const char *call, int code);
 
 /* some.c */
-/* These ranks of the parent alone are those of the bootstrap.  Below MPI_THREAD_MULTIPLE with the driver lock; may
- * wait for them.  MPI's code. */
-int batoni_mpi_some_begin(struct batoni_mpi_boot *boot, const int ranks[], int size);
+/* These ranks of the parent alone are those of the bootstrap.  No message of the parent has the tag, or is received
+ * or probed by it.  Below MPI_THREAD_MULTIPLE with the driver lock; may wait for them.  MPI's code. */
+int batoni_mpi_some_begin(struct batoni_mpi_boot *boot, const int ranks[], int size,
+                          int tag);
 /* MEETING.  True: boot->comm is their communicator, or *code_p says why there is none. */
 bool batoni_mpi_some_test(struct batoni_mpi_boot *boot, int *code_p);
 /* MEETING, and the creation is given up.  True: it has ended, and boot->comm is valid if MPI has made it. */

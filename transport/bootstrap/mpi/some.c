@@ -13,6 +13,10 @@
  * Below MPI_THREAD_MULTIPLE, MPI takes one thread at a time.  The call is made by the thread that creates, with the lock held, and
  * has no limit.  So it is where there is no memory or thread for a job.
  *
+ * MPI keeps the tag of the call apart from those of messages, says its standard.  Open MPI 4.1 does not: its own
+ * messages in the call have that tag, on the parent, so a receive or a probe of the tag (or of any) would take them,
+ * and the new communicator could get the context of another one.  So the tag is one that nothing else has.
+ *
  * Threads.  The thread that creates, then with the driver lock; `run` on the job's.
  */
 #include "log.h"
@@ -20,14 +24,11 @@
 #include "mpi_bootstrap.h"
 #include "thread.h"
 
-/* Of calls for one communicator at the same time; there is one at a time. */
-#define GROUP_TAG 1
-
 struct batoni_mpi_some {
 	struct batoni_job job; /* must be first */
 	MPI_Comm parent, comm;
 	MPI_Group group;
-	int code;
+	int tag, code;
 };
 
 static void
@@ -35,7 +36,7 @@ run(struct batoni_job *job)
 {
 	struct batoni_mpi_some *some = (void *)job;
 
-	some->code = MPI_Comm_create_group(some->parent, some->group, GROUP_TAG,
+	some->code = MPI_Comm_create_group(some->parent, some->group, some->tag,
 	                                   &some->comm);
 	MPI_Group_free(&some->group);
 }
@@ -61,11 +62,13 @@ make_group(MPI_Comm parent, const int ranks[], int size, MPI_Group *group_p)
 }
 
 int
-batoni_mpi_some_begin(struct batoni_mpi_boot *boot, const int ranks[], int size)
+batoni_mpi_some_begin(struct batoni_mpi_boot *boot, const int ranks[], int size,
+                      int tag)
 {
 	struct batoni_mpi_some own = {.job = {.run = run, .cleanup = cleanup_made},
 	                              .parent = boot->parent,
-	                              .comm = MPI_COMM_NULL};
+	                              .comm = MPI_COMM_NULL,
+	                              .tag = tag};
 	int code = make_group(boot->parent, ranks, size, &own.group);
 
 	if (code != MPI_SUCCESS)
