@@ -415,6 +415,8 @@ batoni_line_claim(struct baton_comm *comm, int rank, int tag)
 	assert(comm->fifos.seeker == UINT64_MAX);
 	if (!line || !line->expects || line->ready || comm->off_fast ||
 	    comm->fault.status != BATON_OK || comm->liveness.silent > 0 ||
+	    /* Within issue_head the line still expects for the one that has just left it. */
+	    line->head->state != BATONI_ARMED || !is_open(line, line->head) ||
 	    batoni_op_list(line->head))
 		return NULL;
 	op = pop_for(line, rank, tag);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Operations that name a rank whose process has been killed, over a transport that does as it is
- * told.  The test makes the checks itself, so that it counts them: the clock stands still for the
+ * told; and what needs a path that tells which messages have come: probes, receives from any rank.
+ * The test makes the checks itself, so that it counts them: the clock stands still for the
  * engine's own, as it has just made one.
  */
 #include <signal.h>
@@ -542,6 +543,57 @@ START_TEST(and_none_once_the_path_lets_go_of_it)
 }
 END_TEST
 
+/* ---- receives from any rank, over the path that tells what has come ---- */
+
+static struct batoni_transfer *claimed;
+
+/* Another message comes while the first one's receive is issued. */
+static void
+claim_another(struct scripted *scripted, struct batoni_transfer *transfer)
+{
+	struct batoni_upcalls *upcalls = scripted->base.upcalls;
+
+	(void)transfer;
+	if (!come.here)
+		return;
+	come.here = false;
+	claimed = upcalls->claim(upcalls, 3, 7);
+}
+
+START_TEST(a_message_does_not_meet_a_receive_that_its_stream_has_not_reached)
+{
+	baton_request living = BATON_REQUEST_NULL, first, second;
+	char bytes[3];
+
+	ck_assert_int_eq(baton_recv(&bytes[0], 1, BATON_UINT8, BATON_ANY_SOURCE, 7,
+	                            comm, t, NULL, &first),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_recv(&bytes[1], 1, BATON_UINT8, 2, 30, comm, s, NULL,
+	                            &living),
+	                 BATON_OK);
+	ck_assert_int_eq(baton_recv(&bytes[2], 1, BATON_UINT8, BATON_ANY_SOURCE, 7,
+	                            comm, s, NULL, &second),
+	                 BATON_OK);
+	baton_progress(comm);
+	transport.on_issue = claim_another;
+	claimed = NULL;
+	come.here = true;
+	come.rank = 2;
+	come.tag = 7;
+	baton_progress(comm);
+	ck_assert(!come.here);
+	ck_assert_ptr_null(claimed);
+	transport.on_issue = NULL;
+	end_recv(7, BATON_OK);
+	scripted_assert_ended(first, BATON_OK);
+	scripted_assert_pending(second);
+	ck_assert_int_eq(baton_cancel(second), BATON_OK);
+	end_recv(30, BATON_OK);
+	scripted_assert_ended(living, BATON_OK);
+	scripted_assert_ended(second, BATON_ERR_CANCELED);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -563,6 +615,7 @@ main(void)
 		a_probe_that_fails_says_why,
 		a_message_whose_first_part_does_not_come_keeps_no_slot,
 		and_none_once_the_path_lets_go_of_it,
+		a_message_does_not_meet_a_receive_that_its_stream_has_not_reached,
 	};
 
 	return RUN_TESTS_WITH("liveness", tests, setup, teardown);
