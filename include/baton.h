@@ -673,7 +673,7 @@ BATON_API enum baton_status baton_probe(int peer, int tag,
  * time until the stream gets there.  A receive of 0 bytes discards it, and ends in TRUNCATED if it has any.
  *
  * A call that returns an error, and a group that is void or abandoned, leave the message to be received.  A
- * receive that ends before its stream has reached it (cancel, deadline) discards it, as baton_comm_destroy does with
+ * receive that ends before its stream has reached it (cancel) discards it, as baton_comm_destroy does with
  * messages that nothing receives, also if it then times out; their sends end in OK, but after an abort or break
  * not by it.
  *
