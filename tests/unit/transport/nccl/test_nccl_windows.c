@@ -694,13 +694,13 @@ START_TEST(mark_that_is_refused_is_put_again)
 END_TEST
 
 /* The device does not tell of the end of what NCCL has: the communicator breaks, and NCCL may still
- * read the buffer. */
+ * read the buffer.  The engine's thread asks a second time where it stood in the GPU's context before. */
 START_TEST(put_that_the_device_loses_is_lent)
 {
 	static const struct {
 		const char *call;
 		int times;
-	} lost[] = {{"cuEventRecord", 3}, {"cuEventQuery", 1}};
+	} lost[] = {{"cuEventRecord", 3}, {"cuEventQuery", 2}};
 	struct baton_completion completion;
 	baton_request request;
 
@@ -714,6 +714,7 @@ START_TEST(put_that_the_device_loses_is_lent)
 		request = put(0, 1, into(0, 0), BYTES, 0, 0, &detached);
 		ck_assert_int_eq(baton_wait(request, 20 * SECOND, &completion),
 		                 BATON_ERR_CUDA);
+		ck_assert(cuda->sim_fail(lost[i].call, 0, 0, false));
 		ck_assert_uint_ne(completion.flags & BATON_COMPLETION_LENT, 0);
 		ck_assert_int_eq(baton_comm_status(comms[0]), BATON_ERR_CUDA);
 		let_go(i);
