@@ -12,6 +12,7 @@
 
 #define TAG_MAX 100
 #define HIDDEN 200 /* a tag above those of the program */
+#define GROUP 300 /* that of MPI's own messages */
 
 static struct batoni_mpi mpi;
 static MPI_Request requests[4];
@@ -21,6 +22,7 @@ setup(void)
 {
 	mpi = (struct batoni_mpi){.comm = MPI_COMM_SELF, .requests = requests};
 	mpi.base.tag_max = TAG_MAX;
+	mpi.group_tag = GROUP;
 	batoni_mpi_kept_init(&mpi);
 }
 
@@ -169,6 +171,25 @@ START_TEST(without_memory_a_message_stays_at_mpi)
 }
 END_TEST
 
+/* A message of MPI's own stays where it is, and what is behind it too, until it is gone. */
+START_TEST(a_message_of_mpis_own_is_not_kept)
+{
+	int own = 0;
+
+	send_int(1, 5);
+	send_int(2, GROUP);
+	send_int(3, 5);
+	keep(1);
+	ck_assert_ptr_null(batoni_mpi_keep(&mpi, MPI_ANY_SOURCE));
+	ck_assert_ptr_null(batoni_mpi_keep(&mpi, 0));
+	MPI_Recv(&own, 1, MPI_INT, 0, GROUP, mpi.comm, MPI_STATUS_IGNORE);
+	ck_assert_int_eq(own, 2);
+	keep(1);
+	ck_assert_int_eq(receive(5), 1);
+	ck_assert_int_eq(receive(5), 3);
+}
+END_TEST
+
 START_TEST(thousands_are_received_in_their_order)
 {
 	enum { N = 4000, TAGS = 37 };
@@ -203,6 +224,7 @@ main(int argc, char **argv)
 		what_is_kept_is_found_by_rank_and_tag,
 		the_first_of_each_queue_stand_in_the_order_of_all,
 		without_memory_a_message_stays_at_mpi,
+		a_message_of_mpis_own_is_not_kept,
 		thousands_are_received_in_their_order,
 		what_is_dropped_is_freed,
 	};
