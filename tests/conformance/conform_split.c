@@ -282,7 +282,7 @@ const struct conform_case conform_split[] = {
 	{CASE(an_abort_of_one_leaves_the_other), ON, .ranks_min = 2},
 	{CASE(it_has_signals_and_windows), ON},
 	{CASE(receives_of_the_parent_do_not_meet_a_split), .comms = 2,
-	 .needs = BATON_CAP_SIGNALS | BATON_CAP_ANY_SOURCE, .ranks_min = 2},
+	  .needs = BATON_CAP_SIGNALS | BATON_CAP_ANY_SOURCE, .ranks_min = 2},
 	{CASE(a_refused_rank_refuses_all), ON, .ranks_min = 2},
 	{CASE(a_call_that_cannot_be_made_is_refused)},
 	CASES_END,
