@@ -253,6 +253,23 @@ a_list_of_tensors_is_found_and_received(struct conform *c)
 
 /* ---- how it ends -------------------------------------------------------- */
 
+/* A message of so many bytes to rank 0, whose send ends in OK, and a 9 behind it. */
+static void
+send_and_nine(struct conform *c, size_t bytes)
+{
+	baton_request request = SEND(c, conform_filled(c, bytes, 1), bytes, 0, 3,
+	                             c->stream, NULL);
+
+	FINISH(c, BATON_OK, &request);
+	conform_send_int(c, 9, 0, 3);
+}
+
+static void
+receive_nine(struct conform *c)
+{
+	receive_int(c, find_as(c, 1, 3, sizeof(int), 1, 3), 9, 1, 3);
+}
+
 /* A receive that is too short, and one of 0 bytes, which is how a program discards a message. */
 static void
 a_receive_of_less_discards_the_message(struct conform *c)
@@ -264,10 +281,7 @@ a_receive_of_less_discards_the_message(struct conform *c)
 		baton_request request;
 
 		if (c->rank == 1) {
-			request = SEND(c, conform_filled(c, bytes, 1), bytes, 0,
-			               3, c->stream, NULL);
-			FINISH(c, BATON_OK, &request);
-			conform_send_int(c, 9, 0, 3);
+			send_and_nine(c, bytes);
 		} else if (c->rank == 0) {
 			struct baton_completion done = {.peer = -5};
 
@@ -277,8 +291,7 @@ a_receive_of_less_discards_the_message(struct conform *c)
 			FINISH_AS(c, BATON_ERR_TRUNCATED, &request, &done);
 			CHECK_EQ(c, done.bytes, bytes);
 			CHECK_EQ(c, done.peer, 1);
-			receive_int(c, find_as(c, 1, 3, sizeof(int), 1, 3), 9, 1,
-			            3);
+			receive_nine(c);
 		}
 	}
 }
@@ -295,10 +308,7 @@ a_canceled_receive_discards_its_message(struct conform *c)
 		baton_request request;
 
 		if (c->rank == 1) {
-			request = SEND(c, conform_filled(c, bytes, 1), bytes, 0,
-			               3, c->stream, NULL);
-			FINISH(c, BATON_OK, &request);
-			conform_send_int(c, 9, 0, 3);
+			send_and_nine(c, bytes);
 		} else if (c->rank == 0) {
 			conform_gate_launch(c, k, gated);
 			request = receive(c, conform_message(c, bytes), bytes,
@@ -306,8 +316,7 @@ a_canceled_receive_discards_its_message(struct conform *c)
 			                  NULL);
 			CHECK_OK(c, baton_cancel(request));
 			FINISH(c, BATON_ERR_CANCELED, &request);
-			receive_int(c, find_as(c, 1, 3, sizeof(int), 1, 3), 9, 1,
-			            3);
+			receive_nine(c);
 			conform_gate_open(c, k);
 		}
 	}
