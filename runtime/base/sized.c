@@ -102,6 +102,12 @@ batoni_sized_take(const struct batoni_sized *sized, const char *call,
 }
 
 enum baton_status
+batoni_sized_check(const struct batoni_sized *sized, const char *call, const void *to)
+{
+	return check_size(sized, call, size_of(to));
+}
+
+enum baton_status
 batoni_sized_give(const struct batoni_sized *sized, const char *call,
                   const void *from, void *to)
 {

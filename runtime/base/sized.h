@@ -50,6 +50,10 @@ struct batoni_sized {
 const void *batoni_sized_take(const struct batoni_sized *sized, const char *call,
                               const void *from, void *room);
 
+/* Is the size of the program's struct one that batoni_sized_give takes?  OK, INVALID. */
+enum baton_status batoni_sized_check(const struct batoni_sized *sized,
+                                     const char *call, const void *to);
+
 /* Fill the program's struct from this library's, but for its size.  OK, INVALID. */
 enum baton_status batoni_sized_give(const struct batoni_sized *sized,
                                     const char *call, const void *from, void *to);

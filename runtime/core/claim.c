@@ -91,16 +91,10 @@ batoni_claim_free(struct batoni_op *claim)
 	batoni_op_drop(claim, BATONI_OP_MESSAGE);
 }
 
-static const struct batoni_unmatched_ops *
-ops_of(const struct batoni_op *claim)
-{
-	return batoni_path_of(claim)->ops->unmatched;
-}
-
 enum baton_status
 batoni_claim_look(struct batoni_op *claim, struct batoni_held *held_p)
 {
-	enum baton_status status = ops_of(claim)->hold(
+	enum baton_status status = batoni_claim_ops(claim)->hold(
 		batoni_path_of(claim), &claim->transfer, held_p);
 
 	if (status != BATON_OK && status != BATON_PENDING)
@@ -176,7 +170,7 @@ enum baton_status
 batoni_claim_meet(struct batoni_op *op)
 {
 	struct batoni_op *claim = batoni_claim_part(op);
-	enum baton_status status = ops_of(claim)->meet(
+	enum baton_status status = batoni_claim_ops(claim)->meet(
 		batoni_path_of(claim), &op->transfer, &claim->transfer);
 
 	batoni_claim_free(claim);

@@ -14,6 +14,13 @@ batoni_claim_has(const struct batoni_op *op)
 	       batoni_op_line(op) == BATONI_NO_LINE;
 }
 
+/* Of the path that has the claim's message. */
+static inline const struct batoni_unmatched_ops *
+batoni_claim_ops(const struct batoni_op *claim)
+{
+	return batoni_path_of(claim)->ops->unmatched;
+}
+
 /* The message of such a receive. */
 static inline struct batoni_op *
 batoni_claim_of(const struct batoni_op *op)

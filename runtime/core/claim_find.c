@@ -11,12 +11,6 @@
 #include "line.h"
 #include "liveness.h"
 
-static const struct batoni_unmatched_ops *
-ops_of(const struct batoni_op *claim)
-{
-	return batoni_path_of(claim)->ops->unmatched;
-}
-
 /* Have the path see what has come, as for a receive that expects messages. */
 static void
 poll_path(struct batoni_path *path)
@@ -132,8 +126,8 @@ batoni_claim_discard(struct batoni_op *claim)
 	}
 	claim->transfer.buffer = NULL;
 	claim->transfer.bytes = 0;
-	status = ops_of(claim)->meet(batoni_path_of(claim), &claim->transfer,
-	                             &claim->transfer);
+	status = batoni_claim_ops(claim)->meet(batoni_path_of(claim), &claim->transfer,
+	                                       &claim->transfer);
 	if (status == BATON_PENDING)
 		lend(claim);
 	batoni_op_drop(claim, BATONI_OP_MESSAGE);

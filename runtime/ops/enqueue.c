@@ -412,6 +412,21 @@ find_any_path(const char *call, struct baton_comm *comm,
 	return *status_p == BATON_OK ? batoni_message_path(comm, 0) : -1;
 }
 
+/* The path of a receive from this peer, which may be any. */
+static int
+find_recv_path(const char *call, struct baton_comm *comm, int peer,
+               enum baton_status *status_p)
+{
+	int index;
+
+	if (peer < 0)
+		return find_any_path(call, comm, status_p);
+	index = batoni_message_path(comm, peer);
+	return index == BATONI_PATH_NONE
+	               ? connect_path(call, comm, peer, status_p)
+	               : index;
+}
+
 int
 batoni_find_telling_path(const char *call, struct baton_comm *comm, int peer,
                          enum baton_status *status_p)
@@ -419,11 +434,7 @@ batoni_find_telling_path(const char *call, struct baton_comm *comm, int peer,
 	int index;
 
 	*status_p = BATON_OK;
-	if (peer < 0)
-		return find_any_path(call, comm, status_p);
-	index = batoni_message_path(comm, peer);
-	if (index == BATONI_PATH_NONE)
-		index = connect_path(call, comm, peer, status_p);
+	index = find_recv_path(call, comm, peer, status_p);
 	if (index < 0 || comm->paths[index]->ops->unmatched)
 		return index;
 	*status_p = batoni_refuse(
@@ -440,12 +451,8 @@ static __attribute__((noinline)) int
 find_open_path(const char *call, struct batoni_op *op, enum baton_status *status_p)
 {
 	struct baton_comm *comm = op->comm;
-	int peer = op->transfer.peer, index;
+	int index = find_recv_path(call, comm, op->transfer.peer, status_p);
 
-	if (peer < 0)
-		index = find_any_path(call, comm, status_p);
-	else if ((index = batoni_message_path(comm, peer)) == BATONI_PATH_NONE)
-		index = connect_path(call, comm, peer, status_p);
 	if (index < 0 || comm->paths[index]->ops->unmatched)
 		return index;
 	*status_p = batoni_refuse(

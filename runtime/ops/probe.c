@@ -35,8 +35,6 @@ static const struct batoni_sized sized_info = {
 	.bytes = sizeof(struct baton_message_info),
 };
 
-static const struct baton_message_info no_info = {.size = sizeof(no_info)};
-
 struct probing {
 	struct baton_comm *comm;
 	int peer, tag;
@@ -143,9 +141,10 @@ check_probe(const char *call, const struct probing *p,
 		                     "received by its handle",
 		                     call);
 	/* Before anything is found, which would be lost. */
-	if (info_p && (info_p->size < sized_info.smallest ||
-	               info_p->size > BATONI_SIZED_MAX || info_p->size % 8))
-		return batoni_sized_give(&sized_info, call, &no_info, info_p);
+	if (info_p)
+		status = batoni_sized_check(&sized_info, call, info_p);
+	if (status != BATON_OK)
+		return status;
 	if (batoni_scope_of(p->comm))
 		return batoni_refuse(BATON_ERR_INVALID, "%s was called %s", call,
 		                     batoni_scope_where(p->comm));
@@ -161,12 +160,11 @@ check_probe(const char *call, const struct probing *p,
 static void
 tell(const struct probing *p, struct baton_message_info *info_p)
 {
-	const struct batoni_op *claim = p->claim;
 	const struct baton_message_info info = {
 		.size = sizeof(info),
 		.bytes = p->held.bytes,
-		.peer = batoni_get(claim->transfer.peer),
-		.tag = batoni_get(claim->transfer.tag),
+		.peer = p->from,
+		.tag = p->with,
 		.tensors = (uint32_t)p->held.tensors,
 		.list = p->held.list,
 	};
@@ -189,7 +187,6 @@ baton_probe(int peer, int tag, struct baton_comm *comm,
 		return refuse_failed(call, &p, status);
 	if (p.none)
 		return BATON_PENDING;
-	/* No other thread knows the handle yet. */
 	if (info_p)
 		tell(&p, info_p);
 	*message_p = p.message;
