@@ -4,7 +4,7 @@
  *
  *   SETUPS --> (MEETS) --> OPENS --> ... --> OPENS --> (NATIVE) --> OVER
  *
- * SETUPS: the ranks exchange their setups; all compare them, and take what follows from them.  MEETS: where all
+ * SETUPS: the ranks exchange their setups; all compare them (compare.c), and take what follows from them.  MEETS: where all
  * keep traces (diag/trace.c), some exchanges that tell how far their clocks are apart.  Then
  * each prepares its communicator, and makes the first step of opening its transport.  OPENS: they
  * exchange how the step went, and the cards that it has written; then comes the next step, until
@@ -45,98 +45,6 @@
 
 static_assert(sizeof(struct batoni_proposal) <= BATONI_EXCHANGE_MAX, "an exchange has it");
 static_assert(sizeof(struct batoni_report) <= BATONI_EXCHANGE_MAX, "an exchange has it");
-
-/* ---- what ranks compare ---- */
-
-enum compared {
-	TRANSPORT,
-	SIGNALS,
-	CONTEXTS,
-	CHECK,
-	MESSAGE_PATH,
-	/* The following ones are compared only where all options have to be the same. */
-	STRICT,
-	REQUESTS = STRICT,
-	TIMEOUT,
-	PROGRESS,
-	TIMESTAMPS,
-	LANES,
-	CTAS,
-	LISTS,
-	COMPARED
-};
-
-static_assert(COMPARED == BATONI_COMPARED, "the proposal has a value for each");
-
-static const char *const names[COMPARED] = {
-	[TRANSPORT] = "options.transport",
-	[SIGNALS] = "options.signals_max",
-	[CONTEXTS] = "options.contexts_max",
-	[CHECK] = "options.check (or BATON_CHECK)",
-	[MESSAGE_PATH] = "BATON_MESSAGE_PATH",
-	[REQUESTS] = "options.requests_max",
-	[TIMEOUT] = "options.timeout_ns",
-	[PROGRESS] = "options.progress",
-	[TIMESTAMPS] = "options.timestamps",
-	[LANES] = "options.nccl_lanes",
-	[CTAS] = "options.nccl_ctas",
-	[LISTS] = "options.nccl_lists",
-};
-
-static void
-fill_values(const struct batoni_comm_setup *setup, int64_t values[COMPARED])
-{
-	values[TRANSPORT] = setup->transport;
-	values[SIGNALS] = setup->signals_max;
-	values[CONTEXTS] = setup->contexts_max;
-	/* The ranks of a native transport compare `check` by themselves, and name a rank that
-	 * differs. */
-	values[CHECK] = setup->check && !batoni_setup_is_native(setup);
-	values[MESSAGE_PATH] = batoni_config()->message_path;
-	values[REQUESTS] = setup->requests_max;
-	values[TIMEOUT] = setup->timeout_ns;
-	values[PROGRESS] = setup->progress;
-	values[TIMESTAMPS] = setup->timestamps;
-	values[LANES] = setup->nccl_lanes;
-	values[CTAS] = setup->nccl_ctas;
-	values[LISTS] = setup->nccl_lists;
-}
-
-const char *
-batoni_setups_differ(const struct batoni_comm_setup *one,
-                     const struct batoni_comm_setup *other)
-{
-	int64_t first[COMPARED], second[COMPARED];
-
-	fill_values(one, first);
-	fill_values(other, second);
-	for (int i = 0; i < COMPARED; i++) {
-		if (first[i] != second[i])
-			return names[i];
-	}
-	return NULL;
-}
-
-/* Of the ranks' values of one kind, those with the least and with the largest. */
-static enum baton_status
-compare_value(int i, const struct batoni_proposal offers[], int size)
-{
-	int least = 0, most = 0;
-
-	for (int rank = 1; rank < size; rank++) {
-		if (offers[rank].values[i] < offers[least].values[i])
-			least = rank;
-		if (offers[rank].values[i] > offers[most].values[i])
-			most = rank;
-	}
-	if (least == most)
-		return BATON_OK;
-	return batoni_refuse(BATON_ERR_INVALID,
-	                     "%s is not the same on all ranks: %lld to %lld "
-	                     "(ranks %d and %d)",
-	                     names[i], (long long)offers[least].values[i],
-	                     (long long)offers[most].values[i], least, most);
-}
 
 /* ---- how it goes on this rank ---- */
 
@@ -316,7 +224,7 @@ make_offer(struct batoni_creation *creation)
 	report(creation, &offer->outcome);
 	if (creation->status != BATON_OK)
 		return;
-	fill_values(setup, offer->values);
+	batoni_setup_values(setup, offer->values);
 	offer->stages = setup->stages;
 	offer->requests = setup->requests_max;
 	offer->near = setup->near;
@@ -460,11 +368,11 @@ conclude(struct batoni_creation *creation, const struct batoni_proposal offers[]
 static enum baton_status
 judge_setups(struct batoni_creation *creation, const struct batoni_proposal offers[])
 {
-	const int compared = creation->bootstrap.strict ? COMPARED : STRICT;
 	enum baton_status status = find_failed(creation, offers, sizeof(*offers));
 
-	for (int i = 0; i < compared && status == BATON_OK; i++)
-		status = compare_value(i, offers, creation->bootstrap.size);
+	if (status == BATON_OK)
+		status = batoni_proposals_compare(offers, creation->bootstrap.size,
+		                                  creation->bootstrap.strict);
 	return status == BATON_OK ? conclude(creation, offers) : status;
 }
 
@@ -573,7 +481,7 @@ step_setups(struct batoni_creation *creation)
 	return BATON_PENDING;
 }
 
-/* The plans once more, which nobody looks at. */
+/* The setups are exchanged again, only for the times of the exchange. */
 static enum baton_status
 step_meets(struct batoni_creation *creation)
 {

@@ -95,9 +95,17 @@ batoni_creation_run_all(struct batoni_creation creations[], int size);
 enum baton_status batoni_creation_run(struct batoni_creation *creation,
                                       struct baton_comm **comm_p);
 
+/* compare.c */
+/* The values of this setup that the ranks compare. */
+void batoni_setup_values(const struct batoni_comm_setup *setup,
+                         int64_t values[BATONI_COMPARED]);
 /* The first value that two setups differ in and ranks with all options alike may not, by name;
  * NULL: there is none. */
 const char *batoni_setups_differ(const struct batoni_comm_setup *one,
                                  const struct batoni_comm_setup *other);
+/* Are the values the same on all ranks?  strict: also those of options that may differ elsewhere.
+ * OK; INVALID: batoni_refuse has said which value differs. */
+enum baton_status batoni_proposals_compare(const struct batoni_proposal offers[],
+                                           int size, bool strict);
 
 #endif
