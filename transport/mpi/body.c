@@ -582,18 +582,6 @@ batoni_mpi_body_step(struct batoni_mpi *mpi, struct batoni_transfer *transfer)
 	return status == BATON_PENDING ? outcome(mpi, body, transfer) : status;
 }
 
-void
-batoni_mpi_body_forget(struct batoni_mpi *mpi,
-                       const struct batoni_transfer *transfer)
-{
-	struct batoni_mpi_body *body = &mpi->bodies[transfer->slot];
-
-	if (body->waiting != transfer)
-		return;
-	body->waiting = NULL;
-	mpi->waiting--;
-}
-
 /* A peer has granted this. */
 static void
 start_granted(struct batoni_mpi *mpi, const struct batoni_mpi_grant *grant,

@@ -40,7 +40,6 @@
  *
  * Threads: the driver alone, see transport.h.  No locks, no allocation.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "clock.h"
@@ -66,51 +65,6 @@ is_raw(const struct batoni_transfer *transfer)
 	return transfer->bytes <= BATONI_MPI_RAW_MAX &&
 	       !batoni_mpi_is_special(transfer->bytes) &&
 	       transfer->location != BATONI_LOCATION_LIST;
-}
-
-enum baton_status
-batoni_mpi_fail(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
-                const char *call, int code, const char *text)
-{
-	transfer->native_call = call;
-	transfer->native_code = code;
-	mpi->failed_transfer = transfer;
-	batoni_mpi_body_forget(mpi, transfer);
-	/* The transfer ends now: stop tracking its other requests.  (The bounce
-	 * buffer of a header that is still being sent may be overwritten.  That is
-	 * harmless: the transport is broken.) */
-	for (uint32_t i = mpi->count; i-- > 0;) {
-		if (mpi->entries[i].transfer != transfer)
-			continue;
-		if (mpi->entries[i].part == BATONI_MPI_HEADER)
-			batoni_mpi_bounce_return(mpi, mpi->entries[i].bounce);
-		batoni_mpi_untrack(mpi, i);
-	}
-	batoni_mpi_note_error(mpi, code, text);
-	if (mpi->failed_call)
-		return BATON_ERR_MPI;
-	mpi->failed_status = BATON_ERR_MPI;
-	mpi->failed_call = call;
-	mpi->failed_code = code;
-	if (text)
-		snprintf(mpi->failed_text, sizeof(mpi->failed_text), "%s",
-		         text);
-	else
-		batoni_mpi_error_text(&mpi->base, code, mpi->failed_text,
-		                      sizeof(mpi->failed_text));
-	return BATON_ERR_MPI;
-}
-
-/* The last step of a slot function. */
-void
-batoni_mpi_tell_failure(struct batoni_mpi *mpi)
-{
-	const char *call = mpi->failed_call;
-
-	mpi->failed_call = NULL;
-	if (call)
-		mpi->base.upcalls->broken(mpi->base.upcalls, mpi->failed_status, call,
-		                          mpi->failed_code, mpi->failed_text);
 }
 
 /* Small sends are mostly complete when MPI_Isend returns.  Where the handle shows that,
@@ -401,26 +355,6 @@ skip_failed(const struct batoni_mpi *mpi, struct batoni_mpi_entry *done,
 		    done[k].transfer == mpi->failed_transfer)
 			done[k].transfer = NULL;
 	}
-}
-
-enum baton_status
-batoni_mpi_break(struct batoni_mpi *mpi, const char *call, int code)
-{
-	char text[MPI_MAX_ERROR_STRING];
-
-	batoni_mpi_note_error(mpi, code, NULL);
-	batoni_mpi_error_text(&mpi->base, code, text, sizeof(text));
-	mpi->base.upcalls->broken(mpi->base.upcalls, BATON_ERR_MPI, call, code, text);
-	return BATON_ERR_MPI;
-}
-
-enum baton_status
-batoni_mpi_break_saying(struct batoni_mpi *mpi, const char *call,
-                        const char *text)
-{
-	mpi->base.upcalls->broken(mpi->base.upcalls, BATON_ERR_MPI, call,
-	                          MPI_ERR_OTHER, text);
-	return BATON_ERR_MPI;
 }
 
 /* The links of the n receives that follow receives among these entries. */

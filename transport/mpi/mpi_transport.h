@@ -9,7 +9,8 @@
  * hold.c      of that, what a probe of the program has found
  * body.c      messages in two parts: a header that announces a body
  * lists.c     messages that are lists of tensors
- * open.c      memory, opening, exchanging, leaving, closing, texts
+ * open.c      memory, opening, exchanging, leaving, closing
+ * fail.c      calls of MPI that have failed, and the texts of its errors
  * clear.c     receives messages that no receive has matched, before the communicator is freed
  * mpi_header.c  what is read from a peer
  * reach.c     buffers in memory of a device that MPI reaches by itself
@@ -396,6 +397,19 @@ batoni_mpi_is_copying(const struct batoni_mpi *mpi,
 	       mpi->copies[transfer->slot].transfer == transfer;
 }
 
+/* The transfer waits for no grant any more, if it did: it has one, or has failed. */
+static inline void
+batoni_mpi_body_forget(struct batoni_mpi *mpi,
+                       const struct batoni_transfer *transfer)
+{
+	struct batoni_mpi_body *body = &mpi->bodies[transfer->slot];
+
+	if (body->waiting != transfer)
+		return;
+	body->waiting = NULL;
+	mpi->waiting--;
+}
+
 /* Checked mode: does a plain message on this tag have a type, and a header for it?  Those of the
  * one-sided layer, which are on hidden tags, have none. */
 static inline bool
@@ -408,24 +422,6 @@ batoni_mpi_has_type(const struct batoni_mpi *mpi, int tag)
 extern const struct batoni_transport_ops batoni_mpi_ops;
 extern const struct batoni_path_ops batoni_mpi_messages_ops;
 extern const struct batoni_path_ops batoni_mpi_checked_ops;
-/* This call has failed with this code.  The transfer ends in BATON_ERR_MPI (returned), and
- * the transport is broken: the slot function that is running tells the engine after it has
- * counted the transfer.  text NULL: MPI's own. */
-enum baton_status batoni_mpi_fail(struct batoni_mpi *mpi,
-                                  struct batoni_transfer *transfer,
-                                  const char *call, int code,
-                                  const char *text);
-/* This call, which belongs to no transfer alone, has failed with this code: tell the engine,
- * with MPI's text.  Returns BATON_ERR_MPI. */
-enum baton_status batoni_mpi_break(struct batoni_mpi *mpi, const char *call,
-                                   int code);
-/* The same where a call of MPI has returned something that no rank of this version sends. */
-enum baton_status batoni_mpi_break_saying(struct batoni_mpi *mpi,
-                                          const char *call, const char *text);
-
-/* Tell the engine of a failure, if the slot function has had one. */
-void batoni_mpi_tell_failure(struct batoni_mpi *mpi);
-
 /* The first part of a message is in this bounce buffer, which the receive has from now on: as issue. */
 enum baton_status batoni_mpi_meet_first(struct batoni_mpi *mpi,
                                         struct batoni_transfer *transfer,
@@ -561,9 +557,6 @@ enum baton_status batoni_mpi_body_step(struct batoni_mpi *mpi,
 /* Start the bodies that have been granted, while mpi->waiting is above 0.  Returns the
  * number of events. */
 size_t batoni_mpi_body_granted(struct batoni_mpi *mpi);
-/* The transfer has failed, so it waits for no grant any more. */
-void batoni_mpi_body_forget(struct batoni_mpi *mpi,
-                            const struct batoni_transfer *transfer);
 /* Reserve the drain buffer of the process, of BATONI_MPI_PIECE_BYTES.  Any thread.  OK,
  * NOMEM. */
 enum baton_status batoni_mpi_drain_reserve(void);
@@ -597,9 +590,30 @@ void batoni_mpi_abandon(struct batoni_mpi *mpi);
 int batoni_mpi_finish_watch(const struct batoni_engine_calls *calls);
 /* Its communicator, `owner`, has started. */
 void batoni_mpi_finish_add(struct batoni_mpi *mpi);
+
+/* fail.c */
+/* This call has failed with this code.  The transfer ends in BATON_ERR_MPI (returned), and
+ * the transport is broken: the slot function that is running tells the engine after it has
+ * counted the transfer.  text NULL: MPI's own. */
+enum baton_status batoni_mpi_fail(struct batoni_mpi *mpi,
+                                  struct batoni_transfer *transfer,
+                                  const char *call, int code,
+                                  const char *text);
+/* This call, which belongs to no transfer alone, has failed with this code: tell the engine,
+ * with MPI's text.  Returns BATON_ERR_MPI. */
+enum baton_status batoni_mpi_break(struct batoni_mpi *mpi, const char *call,
+                                   int code);
+/* The same where a call of MPI has returned something that no rank of this version sends. */
+enum baton_status batoni_mpi_break_saying(struct batoni_mpi *mpi,
+                                          const char *call, const char *text);
+/* Tell the engine of a failure, if the slot function has had one. */
+void batoni_mpi_tell_failure(struct batoni_mpi *mpi);
 /* Keep the text of an error, so that batoni_mpi_error_text, which any thread may call,
  * calls no MPI.  text NULL: MPI's own.  The driver. */
 void batoni_mpi_note_error(struct batoni_mpi *mpi, int code, const char *text);
+void batoni_mpi_error_text(struct batoni_transport *transport, int code,
+                           char *text, size_t size);
+extern const struct batoni_text_ops batoni_mpi_texts;
 
 /* The functions of batoni_mpi_ops that clear.c and open.c define. */
 enum baton_status batoni_mpi_clear(struct batoni_transport *transport);
@@ -608,9 +622,6 @@ enum baton_status batoni_mpi_exchange(struct batoni_transport *transport,
                                       size_t bytes, void *all);
 enum baton_status batoni_mpi_leave(struct batoni_transport *transport);
 void batoni_mpi_close(struct batoni_transport *transport, bool aborted);
-void batoni_mpi_error_text(struct batoni_transport *transport, int code,
-                           char *text, size_t size);
-extern const struct batoni_text_ops batoni_mpi_texts;
 
 /* derive.c */
 extern const struct batoni_deriving_ops batoni_mpi_deriving;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The MPI transport: memory, opening, exchanging, leaving, closing, texts.
+ * The MPI transport: memory, opening, exchanging, leaving, closing.
  *
  * An exchange consists of two collective operations of MPI.  The first is a reduction of
  * the ranks' terms, which have a fixed length: whether the rank has memory, what the
@@ -516,49 +516,3 @@ batoni_mpi_close(struct batoni_transport *transport, bool aborted)
 	/* The bounce buffers stay mapped, and those of lists. */
 	free_tables(mpi);
 }
-
-static const struct batoni_mpi_text *
-find_text(struct batoni_mpi *mpi, int code)
-{
-	uint32_t count = atomic_load(&mpi->text_count);
-
-	for (uint32_t i = 0; i < count; i++) {
-		if (mpi->texts[i].code == code)
-			return &mpi->texts[i];
-	}
-	return NULL;
-}
-
-void
-batoni_mpi_note_error(struct batoni_mpi *mpi, int code, const char *text)
-{
-	uint32_t count = atomic_load(&mpi->text_count);
-	struct batoni_mpi_text *next = &mpi->texts[count];
-	int length;
-
-	if (count == BATONI_MPI_TEXTS || find_text(mpi, code))
-		return;
-	next->code = code;
-	if (text)
-		snprintf(next->text, sizeof(next->text), "%s", text);
-	else if (MPI_Error_string(code, next->text, &length) != MPI_SUCCESS)
-		return;
-	atomic_store(&mpi->text_count, count + 1);
-}
-
-void
-batoni_mpi_error_text(struct batoni_transport *transport, int code, char *text,
-                      size_t size)
-{
-	const struct batoni_mpi_text *found =
-		find_text(batoni_mpi_of(transport), code);
-
-	if (found)
-		snprintf(text, size, "%s", found->text);
-	else
-		snprintf(text, size, "MPI error %d", code);
-}
-
-const struct batoni_text_ops batoni_mpi_texts = {
-	.error_text = batoni_mpi_error_text,
-};
