@@ -11,7 +11,6 @@
 #include "log.h"
 #include "registry.h"
 #include "sized.h"
-#include "tensor_calls.h"
 #include "testing.h"
 
 int
@@ -112,8 +111,7 @@ baton_comm_query(const struct baton_comm *comm, struct baton_comm_info *info_p)
 		.library = comm->transport->library,
 		.tag_max = comm->tag_max,
 		.capabilities = comm->capabilities |
-		                (batoni_tensors_served(comm) ? BATON_CAP_TENSORS
-		                                             : 0u) |
+		                (comm->lists ? BATON_CAP_TENSORS : 0u) |
 		                (batoni_lines_served(comm)
 		                         ? BATON_CAP_ANY_SOURCE | BATON_CAP_ANY_TAG
 		                         : 0u),

@@ -6,7 +6,7 @@
 
 #include "kinds.h"
 #include "log.h"
-#include "tensor_calls.h"
+#include "tensor_ends.h"
 
 static bool
 is_list(const struct batoni_view *view)

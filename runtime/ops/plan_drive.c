@@ -11,7 +11,7 @@
 #include "life.h"
 #include "log.h"
 #include "sweep.h"
-#include "tensor_calls.h"
+#include "tensor_ends.h"
 #include "tensor_store.h"
 
 void

@@ -1,26 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * baton_send_tensors and baton_recv_tensors: checks, and the memory of the descriptions.
+ * The calls that send and receive lists of tensors: their checks, and what they describe.
  *
  * An operation on a list is a send or receive like any other, whose transfer has, in the
  * location of its buffer, a struct batoni_tensor_list (tensor_list.h).  The call copies all
  * that the program has described into it, so nothing is allocated between the call and the end.
  *
  * Owners of a list (its memory is tensor_store.c's): the enqueuing thread until the operation is
- * published; then the engine.  It is given back when the engine lets go of the operation: at its
- * end, or later if it was lent.  One that ended in MISMATCH, TRUNCATED or INVALID is kept, for the
- * sentence of baton_request_error, until its slot is used again.
+ * published; then the engine (tensor_ends.c).
  *
  * A call whose list can be issued at once, on an idle host stream, takes the fast path
  * (enqueue_directly).  A receive that leaves nothing open encodes, at the call, the header that has
  * to come, and compares that as bytes.
  */
-#include "tensor_calls.h"
-
-#include <stdio.h>
 #include <string.h>
 
 #include "claim.h"
+#include "core.h"
 #include "direct.h"
 #include "enqueue.h"
 #include "log.h"
@@ -28,10 +24,11 @@
 #include "plan.h"
 #include "scope.h"
 #include "sized.h"
+#include "tensor_ends.h"
 #include "tensor_store.h"
 #include "tensors.h"
 
-/* One of the two calls, with its arguments; a replay of a plan is one too. */
+/* One of these calls, with its arguments; a replay of a plan is one too. */
 struct list_call {
 	const char *name;
 	enum batoni_op_kind kind;
@@ -265,12 +262,6 @@ describe_declared(const struct list_call *call, struct batoni_tensor_list *list)
 
 /* ---- the calls ---- */
 
-bool
-batoni_tensors_served(const struct baton_comm *comm)
-{
-	return comm->lists;
-}
-
 static enum baton_status
 check_flags(const struct list_call *call,
             const struct baton_tensors_options *options)
@@ -405,7 +396,7 @@ check_call(const struct list_call *call)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: count is %zu; a list has 0 to %u tensors",
 		                     call->name, call->count, BATON_TENSORS_MAX);
-	if (batoni_tensors_served(comm))
+	if (comm->lists)
 		return BATON_OK;
 	why = comm->transport->why_no_lists;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
@@ -630,75 +621,4 @@ baton_recv_message_tensors(struct baton_tensor *tensors, size_t count,
 	if (call.claim)
 		batoni_claim_put_back(call.claim);
 	return status;
-}
-
-/* ---- the life of the operation ---- */
-
-static bool
-may_issue(const struct batoni_op *op)
-{
-	const struct batoni_tensor_list *list = batoni_op_list(op);
-
-	return !list->input_signal || *list->input_signal;
-}
-
-void
-batoni_tensors_ended(struct batoni_op *op, enum baton_status status, bool lent)
-{
-	struct batoni_tensor_list *list = batoni_op_list(op);
-
-	if (status == BATON_OK) {
-		if (op->kind == BATONI_KIND_RECV)
-			batoni_tensor_list_deliver(list);
-		if (list->output_signal)
-			*list->output_signal = true;
-	}
-	if (lent)
-		return;
-	if (batoni_tensors_keep(status))
-		batoni_tensor_list_keep(op, list);
-	else
-		batoni_tensor_list_give(op->comm, list);
-}
-
-static void
-give(struct batoni_op *op)
-{
-	batoni_tensor_list_give(op->comm, batoni_op_list(op));
-}
-
-const struct batoni_tensor_list_kind batoni_tensors_kind = {
-	.may_issue = may_issue,
-	.ended = batoni_tensors_ended,
-	.give = give,
-};
-
-/* The receive has no list, and has ended in MISMATCH, for which its path has no words: has it
- * met a list? */
-static bool
-has_met(const struct batoni_op *op)
-{
-	return op->kind == BATONI_KIND_PLAN
-	               ? op->flags & BATONI_FLAG_MET_LIST
-	               : batoni_path_of(op)->ops->lists;
-}
-
-bool
-batoni_tensors_explain(const struct batoni_op *op, char *text, size_t size)
-{
-	/* Of a launch of a plan: that of the operation that failed. */
-	const struct batoni_tensor_list *list = batoni_transfer_list(&op->transfer);
-
-	if (list && op->status == BATON_ERR_INVALID) {
-		snprintf(text, size, "its input_signal was false");
-		return true;
-	}
-	if (list && (op->status == BATON_ERR_MISMATCH ||
-	             op->status == BATON_ERR_TRUNCATED))
-		return batoni_tensor_list_explain(list, text, size);
-	if (list || op->status != BATON_ERR_MISMATCH || !has_met(op))
-		return false;
-	snprintf(text, size,
-	         "a list of tensors came, which baton_recv_tensors receives");
-	return true;
 }

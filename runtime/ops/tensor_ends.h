@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lists of tensors in the engine (tensor_calls.c). */
-#ifndef BATONI_TENSOR_CALLS_H
-#define BATONI_TENSOR_CALLS_H
+/* How operations on lists of tensors end (tensor_ends.c). */
+#ifndef BATONI_TENSOR_ENDS_H
+#define BATONI_TENSOR_ENDS_H
 
 #include "core.h"
 
-/* Does the communicator carry lists (BATON_CAP_TENSORS)?  Any thread. */
-bool batoni_tensors_served(const struct baton_comm *comm);
 /* What the core asks of an operation that has a list. */
 extern const struct batoni_tensor_list_kind batoni_tensors_kind;
 /* The operation ends in this status, and no thread has seen that yet. lent: the transport still has
