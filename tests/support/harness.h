@@ -367,6 +367,7 @@ extern const struct conform_case conform_length[];
 extern const struct conform_case conform_order[];
 extern const struct conform_case conform_any[];
 extern const struct conform_case conform_any_tag[];
+extern const struct conform_case conform_any_order[];
 extern const struct conform_case conform_any_mix[];
 extern const struct conform_case conform_probe[];
 extern const struct conform_case conform_group[];
