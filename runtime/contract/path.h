@@ -218,8 +218,8 @@ struct batoni_upcalls {
 	/* While some are expected, a message of this rank and tag has come, and behind none that has met no
 	 * receive: the receive that it meets, which is issued by this call and named by the transfer's
 	 * peer from now on; NULL: it waits for `find`.  Within issue, test, await. */
-	struct batoni_transfer *(*claim)(struct batoni_upcalls *upcalls, int peer,
-	                                 int tag);
+	struct batoni_transfer *(*receive_for)(struct batoni_upcalls *upcalls,
+	                                       int peer, int tag);
 	/* NULL without an observer.  Bytes of the transfer begin to be copied between its
 	 * buffer and memory of the path's own (begins), or none are copied any more.  Each
 	 * begin has its end, before the transfer ends.  Within any slot. */
@@ -362,7 +362,7 @@ struct batoni_held {
 struct batoni_unmatched_ops {
 	/* So many more (or, negative, fewer) such receives wait for messages of the path's peers.
 	 * While some do, they count in its load, `test` is called, and a message that comes unmatched
-	 * is noticed as the end of an operation is.  Also within upcalls->claim: it only counts. */
+	 * is noticed as the end of an operation is.  Also within upcalls->receive_for: it only counts. */
 	void (*expect)(struct batoni_path *path, int change);
 	/* A message of this peer (-1: of any rank) and with this tag (-1: any), one of the program's, that has
 	 * come, has met no receive, and that upcalls->may_meet allows: its rank, and in *tag_p its tag; -1: there

@@ -161,7 +161,7 @@ struct batoni_finishing {
 
 struct batoni_engine {
 	/* The driver lock.  NULL: free.  Otherwise batoni_this_thread() of its holder, or
-	 * the address of handed_over (engine.c) between a handover and its claim. */
+	 * the address of handed_over (engine.c) from a handover until its claimant takes it. */
 	alignas(64) _Atomic(const struct batoni_thread *) driver;
 	_Atomic(struct batoni_op *) inbox;  /* enqueued; newest first */
 	_Atomic(struct batoni_op *) posted; /* reached on a thread of the device */

@@ -615,7 +615,7 @@ batoni_unlocked(void)
 			/* The last claimant may have timed out.  It subtracts from
 			 * `wanted`, then tries the handed-over lock; this thread
 			 * stores the lock word, then loads `wanted`.  One of the
-			 * two claims the lock. */
+			 * two takes the lock. */
 			if (atomic_load(&e->wanted) < BATONI_CLAIMANT &&
 			    take_handed_over())
 				batoni_unlock();
@@ -664,7 +664,7 @@ batoni_lock_within(uint64_t wait_ns)
 	}
 	atomic_fetch_sub(&e->wanted, BATONI_CLAIMANT);
 	/* The holder may have handed the lock over to this thread before the
-	 * subtraction; nobody else would claim it. */
+	 * subtraction; no other thread would take it. */
 	taken = taken || take_handed_over();
 	if (!taken)
 		batoni_cancel_restore();

@@ -57,9 +57,9 @@ host_may_meet(struct batoni_upcalls *upcalls, int peer, int tag)
 }
 
 static struct batoni_transfer *
-host_claim(struct batoni_upcalls *upcalls, int peer, int tag)
+host_receive_for(struct batoni_upcalls *upcalls, int peer, int tag)
 {
-	return batoni_line_claim(comm_of(upcalls), peer, tag);
+	return batoni_line_receive_for(comm_of(upcalls), peer, tag);
 }
 
 static void
@@ -103,7 +103,7 @@ batoni_upcalls_init(struct baton_comm *comm)
 		.deferred = host_deferred,
 		.moves = host_moves,
 		.may_meet = host_may_meet,
-		.claim = host_claim,
+		.receive_for = host_receive_for,
 		.lost = host_lost,
 		.lost_lower = host_lost_lower,
 	};

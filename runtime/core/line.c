@@ -32,7 +32,7 @@
  * behind that message may be its own.
  *
  * A path that sees messages come, one by one (near, local), asks for the receive of one that meets none
- * (`claim`), as long as some are expected.  Others are looked at behind each test (`find`).
+ * (`receive_for`), as long as some are expected.  Others are looked at behind each test (`find`).
  *
  * Fairness.  Each path has its ranks in turn (batoni_unmatched_ops), and the paths are asked in turn.
  *
@@ -384,7 +384,7 @@ void
 batoni_line_left(struct batoni_fifo *line, struct batoni_op *op)
 {
 	remove_from_line(op);
-	/* The head may be one that claims nothing: it names a rank, or is not armed. */
+	/* The head may be one that takes nothing: it names a rank, or is not armed. */
 	set_expects(line, false);
 	if (line->head)
 		batoni_fifo_make_ready(line);
@@ -403,7 +403,7 @@ batoni_line_put(struct batoni_op *op)
 }
 
 struct batoni_transfer *
-batoni_line_claim(struct baton_comm *comm, int rank, int tag)
+batoni_line_receive_for(struct baton_comm *comm, int rank, int tag)
 {
 	struct batoni_fifo *line = first_before(comm, rank, tag);
 	const struct batoni_op *next;

@@ -24,8 +24,9 @@ batoni_line_takes(struct batoni_op *op)
 
 /* As upcalls->may_meet (path.h). */
 bool batoni_line_may_meet(struct baton_comm *comm, int rank, int tag);
-/* As upcalls->claim (path.h). */
-struct batoni_transfer *batoni_line_claim(struct baton_comm *comm, int rank, int tag);
+/* As upcalls->receive_for (path.h). */
+struct batoni_transfer *batoni_line_receive_for(struct baton_comm *comm, int rank,
+                                                int tag);
 /* The rank, and in *tag_p the tag, of a message that a receive of this peer or tag (-1: any) meets if it is issued
  * next, and that no receive waits for; or -1. */
 int batoni_line_find(struct baton_comm *comm, int peer, int *tag_p);

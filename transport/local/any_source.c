@@ -4,7 +4,7 @@
  *
  * The engine matches them (line.c).  For a tag, `find` asks the queue of each rank in turn whether a send is at
  * its front.  For any tag it goes through the list of the sends to this rank that wait.  While a rank expects
- * messages, a send that meets nothing asks that rank's engine for a receive (`claim`), and meets that.
+ * messages, a send that meets nothing asks that rank's engine for a receive (`receive_for`), and meets that.
  *
  * A message that a probe has found is a send that has left its queue (HELD): its rank cannot take it back.
  *
@@ -13,7 +13,7 @@
 #include "local.h"
 
 struct local_node *
-batoni_local_claim(struct local *local, const struct batoni_transfer *send)
+batoni_local_receive_for(struct local *local, const struct batoni_transfer *send)
 {
 	struct local *there = local->shared->ranks[send->peer];
 	struct batoni_transfer *transfer;
@@ -23,8 +23,9 @@ batoni_local_claim(struct local *local, const struct batoni_transfer *send)
 		return NULL;
 	/* An earlier send of this rank may wait: a receive of any tag may be for that one. */
 	transfer = local->waiting_to[send->peer] == 0
-	                   ? there->base.upcalls->claim(there->base.upcalls,
-	                                                local->base.rank, send->tag)
+	                   ? there->base.upcalls->receive_for(
+				     there->base.upcalls, local->base.rank,
+				     send->tag)
 	                   : NULL;
 	if (!transfer) {
 		there->base.upcalls->moves(there->base.upcalls);

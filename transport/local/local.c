@@ -106,7 +106,7 @@ stop_moving(struct local_node *node)
 	node->local->base.messages.load.moving--;
 }
 
-/* What a transfer meets leaves its queue; a receive that was claimed for it stands in none. */
+/* What a transfer meets leaves its queue; a receive that the engine had for it stands in none. */
 static inline void
 take_out(struct local_node *front)
 {
@@ -232,7 +232,7 @@ find_other(struct local *local, const struct batoni_transfer *transfer, uint64_t
 	if (front || __builtin_expect(local->shared->expecting == 0, 1) ||
 	    transfer->direction != BATONI_SEND)
 		return front;
-	return batoni_local_claim(local, transfer);
+	return batoni_local_receive_for(local, transfer);
 }
 
 static enum baton_status

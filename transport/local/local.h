@@ -159,8 +159,8 @@ extern const struct batoni_unmatched_ops batoni_local_unmatched;
 
 /* A send meets nothing that is posted at its peer, which may expect messages for receives from any rank or of
  * any tag: has one issued, which the send meets.  It enters no queue: its state is FREE.  NULL: there is none. */
-struct local_node *batoni_local_claim(struct local *local,
-                                      const struct batoni_transfer *send);
+struct local_node *batoni_local_receive_for(struct local *local,
+                                            const struct batoni_transfer *send);
 /* The rank closes, and expects no messages any more. */
 void batoni_local_unexpect(struct local *local);
 

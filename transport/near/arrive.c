@@ -174,12 +174,13 @@ keep_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head *h
 
 /* The receive from any rank or of any tag that meets the message: it has begun; or NULL. */
 static struct near_node *
-claimed(struct batoni_pairs *near, int from, const struct batoni_ring_head *head)
+open_receive_for(struct batoni_pairs *near, int from,
+                 const struct batoni_ring_head *head)
 {
 	struct batoni_upcalls *upcalls = near->base.messages.upcalls;
 	struct batoni_transfer *transfer =
 		head->tag <= (uint32_t)near->base.tag_max
-			? upcalls->claim(upcalls, from, (int)head->tag)
+			? upcalls->receive_for(upcalls, from, (int)head->tag)
 			: NULL;
 	struct near_node *node;
 
@@ -200,7 +201,7 @@ arrive_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head 
 	/* Behind what has come before of its rank, a receive of any tag may be for that. */
 	if (!front && __builtin_expect(near->expects > 0, 0) &&
 	    batoni_list_empty(&near->peers[from].arrived) &&
-	    (node = claimed(near, from, head))) {
+	    (node = open_receive_for(near, from, head))) {
 		batoni_near_end(near, node,
 		                meet_whole(near, node->transfer, from, head,
 		                           NULL));
@@ -236,7 +237,7 @@ keep_announced(struct batoni_pairs *near, int from,
 	arrival->from = from;
 	arrival->head = *head;
 	arrival->what = *what;
-	arrival->claimed = arrival->bars = false;
+	arrival->matched = arrival->bars = false;
 	batoni_hash_add(&near->announced, &arrival->by_slot, by_slot);
 	front = find_front(near, key);
 	enter(near, arrival, key, front);
@@ -299,7 +300,7 @@ arrive_announced(struct batoni_pairs *near, int from,
 	}
 	if (!front || front->is_arrival)
 		return keep_announced(near, from, head, &what, key);
-	status = batoni_near_claim(near, from, &what);
+	status = batoni_near_match_announced(near, from, &what);
 	if (status == BATON_ERR_ABORTED)
 		return bar(near, from, head, &what, key);
 	if (status != BATON_OK)
@@ -463,9 +464,9 @@ meet_arrival(struct batoni_pairs *near, struct near_node *node,
              struct batoni_transfer *transfer, struct near_arrival *arrival)
 {
 	enum baton_status status =
-		is_whole(&arrival->head) || arrival->claimed
+		is_whole(&arrival->head) || arrival->matched
 			? BATON_OK
-			: batoni_near_claim(near, arrival->from, &arrival->what);
+			: batoni_near_match_announced(near, arrival->from, &arrival->what);
 
 	if (status == BATON_ERR_ABORTED) {
 		batoni_near_begin(near, node, transfer, NEAR_BARRED);
@@ -527,9 +528,9 @@ fix(struct batoni_pairs *near, struct near_arrival *arrival)
 	if (arrival->bars ||
 	    !upcalls->may_meet(upcalls, arrival->from, (int)arrival->head.tag))
 		return BATON_ERR_ABORTED;
-	if (!is_whole(&arrival->head) && !arrival->claimed)
-		status = batoni_near_claim(near, arrival->from, &arrival->what);
-	arrival->claimed |= status == BATON_OK;
+	if (!is_whole(&arrival->head) && !arrival->matched)
+		status = batoni_near_match_announced(near, arrival->from, &arrival->what);
+	arrival->matched |= status == BATON_OK;
 	arrival->bars = status == BATON_ERR_ABORTED;
 	if (status == BATON_OK || status == BATON_ERR_ABORTED)
 		return status;

@@ -42,8 +42,8 @@ exchange_state(struct batoni_pairs *near, int from, uint32_t slot,
 }
 
 enum baton_status
-batoni_near_claim(struct batoni_pairs *near, int from,
-                  const struct near_announcement *what)
+batoni_near_match_announced(struct batoni_pairs *near, int from,
+                            const struct near_announcement *what)
 {
 	if (exchange_state(near, from, what->slot, what->generation, NEAR_WAITING,
 	                   NEAR_MATCHED))

@@ -170,7 +170,7 @@ struct near_arrival {
 	/* ANNOUNCE: its node in near->announced, by source and slot. */
 	struct batoni_hash_node by_slot;
 	struct near_announcement what;
-	bool claimed; /* ANNOUNCE: it is this rank's, before its receive is issued */
+	bool matched; /* ANNOUNCE: it is this rank's, before its receive is issued */
 	bool bars;    /* it can no longer be met, and nor can what is behind it on its tag */
 	unsigned size_class; /* of its memory */
 	struct near_arrival *next_free;
@@ -392,9 +392,9 @@ enum baton_status batoni_near_meet_held(struct batoni_pairs *near,
 
 /* OK: the message is this rank's from here on.  CANCELED: its sender has taken it back.  ABORTED:
  * it has, and the message bars its tag. */
-enum baton_status batoni_near_claim(struct batoni_pairs *near, int from,
-                                    const struct near_announcement *what);
-/* The receive, which has begun and is in no queue, has met a message that was claimed.  PENDING: its
+enum baton_status batoni_near_match_announced(struct batoni_pairs *near, int from,
+                                              const struct near_announcement *what);
+/* The receive, which has begun and is in no queue, has met a message that is matched.  PENDING: its
  * bytes are copied; else how it ends. */
 enum baton_status batoni_near_fetch(struct batoni_pairs *near, struct near_node *node,
                                     int from, const struct batoni_ring_head *head,

@@ -248,9 +248,9 @@ lower_may_meet(struct batoni_upcalls *upcalls, int peer, int tag)
 }
 
 /* What has come is a header of staging.  Its receive is issued here first, so the lower
- * transport claims none. */
+ * transport gets none. */
 static struct batoni_transfer *
-lower_claim(struct batoni_upcalls *upcalls, int peer, int tag)
+lower_receive_for(struct batoni_upcalls *upcalls, int peer, int tag)
 {
 	(void)upcalls;
 	(void)peer;
@@ -413,7 +413,7 @@ start(struct batoni_staging *stage, struct batoni_transport *transport,
 		.broken = lower_broken,
 		.moves = lower_moves,
 		.may_meet = lower_may_meet,
-		.claim = lower_claim,
+		.receive_for = lower_receive_for,
 		.lost = lower_lost,
 	};
 	stage->ops = (struct batoni_transport_ops){

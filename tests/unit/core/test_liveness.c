@@ -545,11 +545,11 @@ END_TEST
 
 /* ---- receives from any rank, over the path that tells what has come ---- */
 
-static struct batoni_transfer *claimed;
+static struct batoni_transfer *received;
 
 /* Another message comes while the first one's receive is issued. */
 static void
-claim_another(struct scripted *scripted, struct batoni_transfer *transfer)
+receive_for_another(struct scripted *scripted, struct batoni_transfer *transfer)
 {
 	struct batoni_upcalls *upcalls = scripted->base.upcalls;
 
@@ -557,7 +557,7 @@ claim_another(struct scripted *scripted, struct batoni_transfer *transfer)
 	if (!come.here)
 		return;
 	come.here = false;
-	claimed = upcalls->claim(upcalls, 3, 7);
+	received = upcalls->receive_for(upcalls, 3, 7);
 }
 
 START_TEST(a_message_does_not_meet_a_receive_that_its_stream_has_not_reached)
@@ -575,14 +575,14 @@ START_TEST(a_message_does_not_meet_a_receive_that_its_stream_has_not_reached)
 	                            comm, s, NULL, &second),
 	                 BATON_OK);
 	baton_progress(comm);
-	transport.on_issue = claim_another;
-	claimed = NULL;
+	transport.on_issue = receive_for_another;
+	received = NULL;
 	come.here = true;
 	come.rank = 2;
 	come.tag = 7;
 	baton_progress(comm);
 	ck_assert(!come.here);
-	ck_assert_ptr_null(claimed);
+	ck_assert_ptr_null(received);
 	transport.on_issue = NULL;
 	end_recv(7, BATON_OK);
 	scripted_assert_ended(first, BATON_OK);
