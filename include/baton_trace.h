@@ -60,11 +60,11 @@ enum baton_trace_state {
 
 /* The clock of all stamps in the file. */
 enum baton_trace_clock {
-	/* The processor's time-stamp counter, of constant rate; on a host (`boot_id`) all
+	/* The processor's time-stamp counter, of constant rate; on a node (`boot_id`) all
 	 * processors and processes have the same. */
 	BATON_TRACE_TSC = 1,
 	/* CLOCK_MONOTONIC in nanoseconds, as last read: it is read once in a pass of the
-	 * engine, and to the kernel's tick in between.  On a host all processes have the same. */
+	 * engine, and to the kernel's tick in between.  On a node all processes have the same. */
 	BATON_TRACE_PASSES = 2
 };
 
@@ -83,7 +83,7 @@ struct baton_trace_header {
 	int32_t rank, size;
 	int32_t pid;
 	uint64_t process_start; /* of that pid, field 22 of /proc/PID/stat: another one has another */
-	char boot_id[40];       /* of the host, as /proc/sys/kernel/random/boot_id has it; "": unknown */
+	char boot_id[40];       /* of the node, as /proc/sys/kernel/random/boot_id has it; "": unknown */
 	char host[64];          /* its name */
 	char program[128];      /* the executable's path, cut at its end */
 	char library[64];       /* baton_version() */

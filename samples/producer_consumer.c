@@ -39,7 +39,7 @@
  * An item carries its number, a checksum, and the time at which it was filled.  Its
  * latency is from then until the consumer's function begins to read it (copies
  * included); it occupies its slot until that function has worked on it.  CLOCK_MONOTONIC is one
- * clock for all processes of a host, so run all ranks on one.
+ * clock for all processes of a node, so run all ranks on one.
  */
 #include <stdatomic.h>
 #include <string.h>

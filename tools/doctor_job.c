@@ -199,7 +199,7 @@ check_side_channel(json_t *findings, struct job *job)
 	else
 		doctor_find(findings, "side channel", SLOW,
 		            "jobs without MPI, and NCCL among them, do not come up",
-		            "BATON_INTERFACE=eth0 (the interface by which the hosts "
+		            "BATON_INTERFACE=eth0 (the interface by which the nodes "
 		            "reach each other), and a firewall that lets their TCP "
 		            "pass",
 		            "the ranks do not connect by TCP: %s",

@@ -40,8 +40,8 @@ enum baton_status
 batoni_refuse_lost(const char *call)
 {
 	return batoni_refuse(BATON_ERR_ABORTED,
-	                     "%s: the program has finalised MPI, by which the hosts "
-	                     "of the ranks tell each other of signals and windows",
+	                     "%s: the program has finalised MPI, by which the ranks "
+	                     "tell each other of signals and windows",
 	                     call);
 }
 

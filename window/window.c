@@ -207,7 +207,7 @@ tell_part(struct batoni_collective *c, const struct baton_window *window)
 	};
 
 	if (batoni_bell_name(&name))
-		mine.host = batoni_part_host(&name);
+		mine.node = batoni_part_node(&name);
 	if (window) {
 		mine.bytes = window->bytes;
 		mine.address = (uintptr_t)window->base;
@@ -262,7 +262,7 @@ messages_to(const struct baton_window *window)
 		/* The signals of native puts are messages. */
 		if (window->peers[i].path &
 		    (BATON_WINDOW_PATH_MESSAGE | BATON_WINDOW_PATH_NATIVE))
-			messages |= parts[i].host == parts[rma->rank].host
+			messages |= parts[i].node == parts[rma->rank].node
 			                    ? MESSAGES_HERE
 			                    : MESSAGES_AWAY;
 	}
@@ -286,7 +286,7 @@ tell_paths(struct batoni_collective *c, struct baton_window *window)
 	if (status != BATON_OK)
 		return status;
 	for (int i = 0; i < rma->size; i++) {
-		bool here = parts[i].host == parts[rma->rank].host;
+		bool here = parts[i].node == parts[rma->rank].node;
 
 		if (all[i].status != BATON_OK)
 			return refuse_all(c, i, all[i].status);

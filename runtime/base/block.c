@@ -148,7 +148,7 @@ batoni_shm_block_locate(const struct batoni_shm_block_name *name, pid_t pid,
                         struct batoni_shm_name *shm_name_p)
 {
 	memset(shm_name_p, 0, sizeof(*shm_name_p));
-	batoni_shm_host(shm_name_p);
+	batoni_shm_node(shm_name_p);
 	shm_name_p->pid = (int32_t)pid;
 	shm_name_p->fd = name->fd;
 	shm_name_p->device = name->device;

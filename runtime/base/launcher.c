@@ -26,7 +26,7 @@ find_size(void)
 	return NULL;
 }
 
-/* Variables in which launchers write which process of the host it is.  Slurm's comes last:
+/* Variables in which launchers write which process of its node it is.  Slurm's comes last:
  * an mpirun or a torchrun (LOCAL_RANK) within a job leaves it as it was. */
 static const char *const host_ranks[] = {
 	"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID",

@@ -54,8 +54,8 @@
 static struct {
 	unsigned char id[16];
 	bool known;
-} host;
-static pthread_once_t host_once = PTHREAD_ONCE_INIT;
+} this_node;
+static pthread_once_t node_once = PTHREAD_ONCE_INIT;
 
 /* FNV-1a, 64 bits. */
 static uint64_t
@@ -69,7 +69,7 @@ hash(uint64_t h, const void *data, size_t bytes)
 }
 
 static void
-find_host(void)
+find_node(void)
 {
 	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 	uint64_t halves[2] = {0xcbf29ce484222325u, 0x9e3779b97f4a7c15u};
@@ -88,30 +88,30 @@ find_host(void)
 		halves[i] = hash(halves[i], &numbers.st_ino,
 		                 sizeof(numbers.st_ino));
 	}
-	static_assert(sizeof(halves) == sizeof(host.id), "two halves");
-	memcpy(host.id, halves, sizeof(host.id));
-	host.known = true;
+	static_assert(sizeof(halves) == sizeof(this_node.id), "two halves");
+	memcpy(this_node.id, halves, sizeof(this_node.id));
+	this_node.known = true;
 }
 
 void
-batoni_shm_host(struct batoni_shm_name *name_p)
+batoni_shm_node(struct batoni_shm_name *name_p)
 {
-	pthread_once(&host_once, find_host);
-	memcpy(name_p->host, host.id, sizeof(host.id));
+	pthread_once(&node_once, find_node);
+	memcpy(name_p->node, this_node.id, sizeof(this_node.id));
 }
 
 void
-batoni_shm_pretend_host(unsigned char number)
+batoni_shm_pretend_node(unsigned char number)
 {
-	pthread_once(&host_once, find_host);
-	host.id[0] ^= number;
+	pthread_once(&node_once, find_node);
+	this_node.id[0] ^= number;
 }
 
 bool
 batoni_shm_is_here(const struct batoni_shm_name *name)
 {
-	pthread_once(&host_once, find_host);
-	return host.known && memcmp(name->host, host.id, sizeof(host.id)) == 0;
+	pthread_once(&node_once, find_node);
+	return this_node.known && memcmp(name->node, this_node.id, sizeof(this_node.id)) == 0;
 }
 
 /* ---- shared memory ---- */
@@ -221,7 +221,7 @@ create(size_t bytes, bool sparse, struct batoni_shm *shm_p)
 	/* The kernel would use up its memory before it refuses. */
 	if (!sparse && bytes / page_bytes() >= pages)
 		return batoni_refuse(BATON_ERR_NOMEM,
-		                     "no shared memory of %zu bytes: the host "
+		                     "no shared memory of %zu bytes: the node "
 		                     "has less",
 		                     bytes);
 	failed = create_mapping(bytes, sparse, shm_p);
@@ -273,7 +273,7 @@ batoni_shm_create_sparse(size_t bytes, struct batoni_shm *shm_p, bool *sparse_p)
 		return status;
 	batoni_shm_destroy(shm_p);
 	return batoni_refuse(BATON_ERR_NOMEM,
-	                     "no shared memory: the host has no page left");
+	                     "no shared memory: the node has no page left");
 }
 
 bool
@@ -315,7 +315,7 @@ batoni_shm_name(const struct batoni_shm *shm, struct batoni_shm_name *name_p)
 	struct stat file;
 
 	memset(name_p, 0, sizeof(*name_p));
-	batoni_shm_host(name_p);
+	batoni_shm_node(name_p);
 	name_p->pid = (int32_t)getpid();
 	name_p->fd = (int32_t)shm->fd;
 	name_p->bytes = shm->bytes;

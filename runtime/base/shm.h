@@ -29,7 +29,7 @@ struct batoni_shm {
 /* How another process of the same node finds it: plain bytes that can be sent.  Valid while
  * the creator keeps it. */
 struct batoni_shm_name {
-	unsigned char host[16]; /* the boot id and the pid namespace */
+	unsigned char node[16]; /* the boot id and the pid namespace */
 	int32_t pid, fd;        /* in the creator's process */
 	uint64_t device, inode, bytes;
 };
@@ -64,11 +64,11 @@ enum baton_status batoni_shm_map_to_read(const struct batoni_shm_name *name,
                                          void **base_p);
 /* base and bytes are those of batoni_shm_map, whatever the offset was. */
 void batoni_shm_unmap(void *base, size_t bytes);
-/* Fill in `host`, and nothing else. */
-void batoni_shm_host(struct batoni_shm_name *name_p);
+/* Fill in `node`, and nothing else. */
+void batoni_shm_node(struct batoni_shm_name *name_p);
 /* For tests: this process says from now on that it is of another node, by this number.  Before it
  * creates anything here. */
-void batoni_shm_pretend_host(unsigned char number);
+void batoni_shm_pretend_node(unsigned char number);
 /* Is it of this node?  (Mapping it may still fail.) */
 bool batoni_shm_is_here(const struct batoni_shm_name *name);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ticks: the cheapest clock that is the same on all processors of the host, for stamps in great
+ * Ticks: the cheapest clock that is the same on all processors of the node, for stamps in great
  * numbers.
  *
  * Where the processor says that its time-stamp counter has a constant rate, and the kernel

@@ -9,7 +9,7 @@
  *     abstract datagram socket, its *giver socket*, whose name ends with the process, and a thread that
  *     answers, while any handover is open.  Both processes must then be of one network namespace.
  *
- * Every process of the host can see the names of abstract sockets.  So a request must have
+ * Every process of the node can see the names of abstract sockets.  So a request must have
  * the secret of a handover, which travels in that one's name alone, and come from the same user; an
  * answer is taken from the giver's process only.  The kernel says which process and user a
  * datagram is from (SCM_CREDENTIALS).  The number of a descriptor may be that of another file
@@ -366,8 +366,8 @@ batoni_handover_open(int fd, struct batoni_handover **handover_p,
 		                     strerror(errno));
 	}
 	memset(name_p, 0, sizeof(*name_p));
-	batoni_shm_host(&here);
-	memcpy(name_p->host, here.host, sizeof(name_p->host));
+	batoni_shm_node(&here);
+	memcpy(name_p->node, here.node, sizeof(name_p->node));
 	name_p->pid = (int32_t)getpid();
 	name_p->fd = fd;
 	name_p->device = file.st_dev;
@@ -563,7 +563,7 @@ batoni_handover_fetch(const struct batoni_handover_name *name, int pidfd,
 	enum baton_status status;
 
 	memset(&here, 0, sizeof(here));
-	memcpy(here.host, name->host, sizeof(here.host));
+	memcpy(here.node, name->node, sizeof(here.node));
 	if (!batoni_shm_is_here(&here))
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "a descriptor of another node or pid "

@@ -16,11 +16,11 @@
 /* One descriptor that is given, at the process that gives it. */
 struct batoni_handover;
 
-/* How another process of the host finds it: plain bytes that can be sent.  Only processes
+/* How another process of the node finds it: plain bytes that can be sent.  Only processes
  * that the descriptor is for may get them: they are the permission to fetch it.  Valid until
  * the giver closes the handover. */
 struct batoni_handover_name {
-	unsigned char host[16]; /* the boot id and the pid namespace */
+	unsigned char node[16]; /* the boot id and the pid namespace */
 	int32_t pid, fd;        /* in the giver's process */
 	uint64_t device, inode; /* what the descriptor is open on */
 	uint64_t giver;         /* in the name of its process's socket; 0: there is none */

@@ -254,7 +254,7 @@ struct batoni_presence_ops {
 	int (*owner)(const void *pointer);
 };
 
-/* Other processes of the host map the device's memory.  But for `identify`: the thread that registers or
+/* Other processes of the node map the device's memory.  But for `identify`: the thread that registers or
  * deregisters a window, or a job (thread.h); may block.  OK; UNSUPPORTED: others, or this one, cannot
  * map it; NOMEM, CUDA.  Unless OK, batoni_refuse has said why. */
 struct batoni_sharing_ops {

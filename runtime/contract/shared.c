@@ -88,8 +88,8 @@ hand_on(const struct batoni_memory_shared *shared,
 	offer->bytes = shared->bytes;
 	offer->offset = shared->offset;
 	offer->offered = 1;
-	batoni_shm_host(&here);
-	memcpy(offer->descriptor.host, here.host, sizeof(here.host));
+	batoni_shm_node(&here);
+	memcpy(offer->descriptor.node, here.node, sizeof(here.node));
 	offering->fd = shared->fd;
 	offering->kept = shared->kept;
 	if (shared->fd >= 0 &&
@@ -281,7 +281,7 @@ is_here(const struct batoni_offer *offer)
 	struct batoni_shm_name there;
 
 	memset(&there, 0, sizeof(there));
-	memcpy(there.host, offer->descriptor.host, sizeof(there.host));
+	memcpy(there.node, offer->descriptor.node, sizeof(there.node));
 	return batoni_shm_is_here(&there);
 }
 

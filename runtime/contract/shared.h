@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Device memory of other processes of the host, for windows and for messages (shared.c). */
+/* Device memory of other processes of the node, for windows and for messages (shared.c). */
 #ifndef BATONI_SHARED_H
 #define BATONI_SHARED_H
 

@@ -561,7 +561,7 @@ main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	if (getenv("CONFORM_FAR"))
-		batoni_shm_pretend_host(rank == 2);
+		batoni_shm_pretend_node(rank == 2);
 	MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, pids, (int)sizeof(mine),
 	              MPI_BYTE, MPI_COMM_WORLD);
 	if (calls || in_order || closing || (lending && rank == 1) ||

@@ -64,7 +64,7 @@ batoni_bell_name(struct batoni_shm_name *name_p)
 bool
 batoni_shm_is_here(const struct batoni_shm_name *name)
 {
-	return name->host[0] == 0;
+	return name->node[0] == 0;
 }
 
 int

@@ -97,7 +97,7 @@ batoni_shm_populate(void *at, size_t bytes)
 }
 
 void
-batoni_shm_host(struct batoni_shm_name *name_p)
+batoni_shm_node(struct batoni_shm_name *name_p)
 {
 	(void)name_p;
 }

@@ -131,14 +131,14 @@ bool
 batoni_bell_name(struct batoni_shm_name *name_p)
 {
 	memset(name_p, 0, sizeof(*name_p));
-	name_p->host[0] = 5;
+	name_p->node[0] = 5;
 	name_p->pid = OWN_PID;
 	name_p->fd = 3;
 	return true;
 }
 
 void
-batoni_shm_host(struct batoni_shm_name *name_p)
+batoni_shm_node(struct batoni_shm_name *name_p)
 {
 	batoni_bell_name(name_p);
 }
@@ -146,7 +146,7 @@ batoni_shm_host(struct batoni_shm_name *name_p)
 bool
 batoni_shm_is_here(const struct batoni_shm_name *name)
 {
-	return name->host[0] == 5;
+	return name->node[0] == 5;
 }
 
 void

@@ -188,7 +188,7 @@ nsim_window_made(struct nsim_job *job)
 
 	pthread_mutex_lock(&nsim_lock);
 	window->made = true;
-	/* Between hosts that only sockets connect there are none. */
+	/* Between nodes that only sockets connect there are none. */
 	if (nsim_set.sockets) {
 		drop_window_locked(window);
 		window = NULL;

@@ -65,7 +65,7 @@ conform_processes(struct conform_backend backend,
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
 	if (getenv("CONFORM_FAR"))
-		batoni_shm_pretend_host(rank % 2 != 0);
+		batoni_shm_pretend_node(rank % 2 != 0);
 	if (level < MPI_THREAD_MULTIPLE) {
 		printf("SKIP: this MPI has no MPI_THREAD_MULTIPLE\n");
 		MPI_Finalize();

@@ -240,7 +240,7 @@ def check_wrapped(tool):
 
 
 def check_clocks(tool):
-    """Stamps of two hosts are joined by what both did together, within the error that is stated."""
+    """Stamps of two nodes are joined by what both did together, within the error that is stated."""
     ahead = 3000 * US  # rank 1's clock shows that much more at the same moment
     first = [t.operation(t.SEND, 1, 1, 0, enqueued=10 * US, armed=10 * US, issued=10 * US,
                          completed=20 * US)]

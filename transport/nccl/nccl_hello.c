@@ -185,8 +185,8 @@ decide_on_puts(struct batoni_nccl *nccl)
 
 		forced |= hello->puts;
 		apart |= !hello->card.has_bell || !first->card.has_bell ||
-		         memcmp(hello->card.bell.host, first->card.bell.host,
-		                sizeof(first->card.bell.host)) != 0;
+		         memcmp(hello->card.bell.node, first->card.bell.node,
+		                sizeof(first->card.bell.node)) != 0;
 	}
 	find_lack(nccl, lacks, sizeof(lacks));
 	nccl->wants_puts = nccl->config.lower_slot && !*lacks &&

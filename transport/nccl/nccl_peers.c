@@ -3,7 +3,7 @@
  * The processes of the ranks of this node, so that the engine notices when one ends
  * (runtime/core/liveness.c).  NCCL may say nothing then, and the kernels wait for ever.
  *
- * Each rank's hello has the name of its process's bell, which says host and process.
+ * Each rank's hello has the name of its process's bell, which says node and process.
  * A lower transport that shares memory between ranks (local, MPI) knows them, and then its
  * `peers` are used.  Where it does not (the side channel), segments and bells stay NULL.
  */

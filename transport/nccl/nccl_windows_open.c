@@ -6,7 +6,7 @@
  *   PUTS_ID      rank 0 tells the id of a communicator of their own; each rank allocates what sources are staged in
  *   PUTS_MAKE    each creates it, on the last lane
  *   PUTS_WINDOW  the memory that sources are staged in becomes a window.  Where NCCL has no
- *                symmetric windows between the ranks, for whatever reason (hosts connected by
+ *                symmetric windows between the ranks, for whatever reason (nodes connected by
  *                sockets, GPUs without peer access, cuMem or windows turned off), it says so
  *                here: success, with a window that is NULL
  *   PUTS_WARM    each rank signals the next one: the first one-sided call of a communicator is a
@@ -187,8 +187,8 @@ check_window(struct batoni_nccl *nccl)
 		return BATON_OK;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
 	                     "NCCL has no symmetric windows between these "
-	                     "ranks: their hosts are connected by sockets "
-	                     "alone, or GPUs of a host do not reach each "
+	                     "ranks: their nodes are connected by sockets "
+	                     "alone, or GPUs of a node do not reach each "
 	                     "other, or NCCL_WIN_ENABLE or "
 	                     "NCCL_CUMEM_ENABLE is 0");
 }

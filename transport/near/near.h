@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Near: messages between ranks of one host, through memory that they share.
+ * Near: messages between ranks of one node, through memory that they share.
  *
  *   ring.[ch]   rings: cells, room, wake-ups
  *   near.c      the path: issue, test, take_back, scrap; which rings are looked at
@@ -11,7 +11,7 @@
  *   lists.c     what lists of tensors have of their own in each of these
  *   open.c      its area, start, close
  *
- * Where all ranks are of one host and reach each other's segments, near is a transport over another one, as
+ * Where all ranks are of one node and reach each other's segments, near is a transport over another one, as
  * staging is (runtime/contract/pairs.h): what the ranks do together (exchanges, leaving) the lower one
  * does, and messages are near's.  Where some are, it is a path beside the messages of that one, to those
  * peers and to itself.  Each segment has an *area* of near's (ring.h).

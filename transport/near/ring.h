@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rings: memory from one rank to one other of the same host, through which messages go.
+ * Rings: memory from one rank to one other of the same node, through which messages go.
  *
  * A ring is an array of CELLS cells of 32 bytes, in the receiver's segment, with one writer (the
  * sender's driver) and one reader (the receiver's).  A message is one or more cells:

@@ -53,7 +53,7 @@ struct told {
 	int peer;
 	const struct batoni_part *part;
 	const struct batoni_offer *offer; /* NULL: none were wanted */
-	bool same_host;
+	bool same_node;
 };
 
 const struct batoni_peer *
@@ -65,12 +65,12 @@ batoni_reach(const struct batoni_rma *rma, int peer)
 }
 
 uint32_t
-batoni_part_host(const struct batoni_shm_name *name)
+batoni_part_node(const struct batoni_shm_name *name)
 {
-	uint32_t host;
+	uint32_t node;
 
-	memcpy(&host, name->host, sizeof(host));
-	return host;
+	memcpy(&node, name->node, sizeof(node));
+	return node;
 }
 
 /* What the part is, as far as its rank has told (memory.h). */
@@ -151,12 +151,12 @@ vmwrite_works(const struct batoni_rma *rma, int peer, const struct batoni_part *
 /* ---- direct ---- */
 
 /* The name of the shared memory that contains a part, if it is of this node.  Host and device
- * are taken from this process's own bell, since all memfds of a host are on one device. */
+ * are taken from this process's own bell, since all memfds of a node are on one device. */
 static bool
 shm_name_of(const struct batoni_part *part, struct batoni_shm_name *name_p)
 {
 	if (part->fd < 0 || !batoni_bell_name(name_p) ||
-	    part->host != batoni_part_host(name_p))
+	    part->node != batoni_part_node(name_p))
 		return false;
 	name_p->pid = part->pid;
 	name_p->fd = part->fd;
@@ -358,7 +358,7 @@ direct_works(struct batoni_collective *c, struct baton_window *window,
 		to->base = (char *)(uintptr_t)told->part->address; // NOLINT
 		return reaches_device(c, window, told, to);
 	}
-	if (!told->same_host) {
+	if (!told->same_node) {
 		to->why = "it is on another node";
 		return false;
 	}
@@ -399,7 +399,7 @@ choose_path(struct batoni_collective *c, struct baton_window *window,
 	/* The signal goes by message, so another path for the data gains nothing. */
 	if (!forced &&
 	    rma->signal_path[told->peer] == BATON_WINDOW_PATH_MESSAGE) {
-		to->why = told->same_host ? "its signals go by message"
+		to->why = told->same_node ? "its signals go by message"
 		                          : "it is on another node";
 		if (window->native)
 			return BATON_WINDOW_PATH_NATIVE;
@@ -470,7 +470,7 @@ batoni_paths_choose(struct batoni_collective *c, struct baton_window *window)
 			.peer = i,
 			.part = &parts[i],
 			.offer = offers ? &offers[i] : NULL,
-			.same_host = parts[i].host == parts[rma->rank].host,
+			.same_node = parts[i].node == parts[rma->rank].node,
 		};
 
 		to->bytes = (size_t)parts[i].bytes;

@@ -11,7 +11,7 @@ struct batoni_part {
 	int32_t status; /* why this rank is refused, or OK */
 	int32_t pid, fd; /* of the shared memory around it; fd -1: none; LOCATION_FD minus a
 	                  * location: none, and that is what the part is */
-	uint32_t host;   /* of the rank; 0: not known */
+	uint32_t node;   /* of the rank; 0: not known */
 	uint64_t inode, memory_bytes; /* of that memory */
 	uint64_t offset;              /* in it */
 	uint64_t bytes;
@@ -25,8 +25,8 @@ static_assert(sizeof(struct batoni_part) == 64, "so many bytes of each rank");
 
 /* What this process reaches of a rank's memory; nothing on a transport without peers. */
 const struct batoni_peer *batoni_reach(const struct batoni_rma *rma, int peer);
-/* The host of a name in 32 bits; shm.c compares the whole identity. */
-uint32_t batoni_part_host(const struct batoni_shm_name *name);
+/* The node of a name in 32 bits; shm.c compares the whole identity. */
+uint32_t batoni_part_node(const struct batoni_shm_name *name);
 /* Do some ranks reach memory of a device only if its owner offers it (shared.h)?  All ranks
  * answer alike, from the parts. */
 bool batoni_parts_want_offers(const struct batoni_rma *rma);

@@ -103,7 +103,7 @@ struct cuda_gpu {
 	atomic_uint checked; /* the number of the open up to which context_id is right */
 	char name[64];
 	bool memory_ops; /* streams can wait for words by themselves */
-	bool flushes; /* streams may miss what another device of the host has written */
+	bool flushes; /* streams may miss what another device of the node has written */
 	/* So often in a row the library has refused the call that starts several copies;
 	 * CUDA_TRIES: it is not made any more.  The thread that drives. */
 	unsigned packs_refused;

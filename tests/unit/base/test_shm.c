@@ -131,7 +131,7 @@ START_TEST(a_name_maps_nothing_but_what_it_was_made_of)
 	ck_assert_int_eq(batoni_shm_map(&name, BYTES + 1, 1, &base),
 	                 BATON_ERR_UNSUPPORTED);
 	changed = name;
-	changed.host[3] ^= 1;
+	changed.node[3] ^= 1;
 	ck_assert(!batoni_shm_is_here(&changed));
 	ck_assert_int_eq(batoni_shm_map(&changed, 0, 1, &base),
 	                 BATON_ERR_UNSUPPORTED);

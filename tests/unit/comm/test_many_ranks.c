@@ -2,7 +2,7 @@
 /*
  * A communicator of 10,000 ranks, over a transport that pretends them: what ranks cost
  * that this one does not talk to.  Bytes are counted as they are allocated, touched or
- * not.  The others are on other hosts, so that all goes by message.
+ * not.  The others are on other nodes, so that all goes by message.
  */
 #include <stdio.h>
 #include <string.h>

@@ -339,7 +339,7 @@ START_TEST(what_cannot_be_fetched_is_refused_with_the_reason)
 	ck_assert_int_eq(batoni_handover_fetch(&name, -1, in(LONG_NS), &fd),
 	                 BATON_ERR_UNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(baton_last_error(), "no socket"));
-	name.host[3] ^= 1;
+	name.node[3] ^= 1;
 	ck_assert_int_eq(batoni_handover_fetch(&name, -1, in(LONG_NS), &fd),
 	                 BATON_ERR_UNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(baton_last_error(), "another node"));

@@ -59,8 +59,8 @@ begin(void)
 	sem_init(&in_call, 0, 0);
 	sem_init(&may_return, 0, 0);
 	memset(&offer, 0, sizeof(offer));
-	batoni_shm_host(&here);
-	memcpy(offer.descriptor.host, here.host, sizeof(here.host));
+	batoni_shm_node(&here);
+	memcpy(offer.descriptor.node, here.node, sizeof(here.node));
 	offer.descriptor.fd = -1;
 	offer.bytes = sizeof(block);
 	offer.offset = 8;

@@ -294,7 +294,7 @@ card_of(int rank)
 static void
 move_away(void)
 {
-	card_of(2)->segment.host[0] ^= 1;
+	card_of(2)->segment.node[0] ^= 1;
 }
 
 static void
@@ -327,7 +327,7 @@ static void
 move_two_away(void)
 {
 	move_away();
-	card_of(1)->segment.host[0] ^= 2;
+	card_of(1)->segment.node[0] ^= 2;
 }
 
 static const struct {

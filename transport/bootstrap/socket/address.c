@@ -25,7 +25,7 @@
 #include "log.h"
 #include "tcp.h"
 
-/* A host that is silent is given up after about 40 s. */
+/* A node that is silent is given up after about 40 s. */
 #define IDLE_S 10
 #define PROBE_S 5
 #define PROBES 6
@@ -273,7 +273,7 @@ batoni_tcp_listen_on(struct batoni_side_address *address, int *fd_p)
 		bound.family = 6;
 	length = to_socket(&bound, &storage);
 	error = open_socket(storage.ss_family, &fd);
-	/* A host without IPv6. */
+	/* This node has no IPv6. */
 	if (error && address->family == 0) {
 		bound.family = 4;
 		length = to_socket(&bound, &storage);

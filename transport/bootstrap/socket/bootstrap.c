@@ -198,11 +198,11 @@ static const char *
 missing(void)
 {
 	if (!*variable("MASTER_ADDR"))
-		return "MASTER_ADDR (the host of rank 0)";
+		return "MASTER_ADDR (the node of rank 0)";
 	if (batoni_config()->port == 0 && *variable("BATON_PORT"))
 		return "a BATON_PORT of 1 to 65535";
 	if (batoni_config()->port == 0)
-		return "BATON_PORT (a free port of that host; MASTER_PORT belongs "
+		return "BATON_PORT (a free port of that node; MASTER_PORT belongs "
 		       "to another library)";
 	if (strlen(batoni_config()->secret) < SECRET_LEAST)
 		return *batoni_config()->secret
@@ -241,7 +241,7 @@ read_job(struct job *job)
 	                     host, why);
 }
 
-/* A host's own name is loopback on it (127.0.1.1 in Debian's /etc/hosts), and another address
+/* A node's own name is loopback on it (127.0.1.1 in Debian's /etc/hosts), and another address
  * for the others. */
 static bool
 leads_elsewhere(const struct batoni_side_address *address)
