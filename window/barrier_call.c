@@ -17,7 +17,7 @@ fill_nothing(struct batoni_onesided *onesided, uint32_t slot, const void *more)
 }
 
 /* A communicator whose native library has been lost ends if it has used the layer, and refuses it
- * from then on if it has not: `used` is stored before `lost_lower` is loaded (host_calls.c). */
+ * from then on if it has not: `used` is stored before `lost_lower` is loaded (upcalls.c). */
 static enum baton_status
 check_layer(struct baton_comm *comm)
 {

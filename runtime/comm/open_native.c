@@ -7,8 +7,8 @@
  *
  * Where the one-sided layer may have messages with memory of the device, staging lies between
  * the two transports.  It starts here, and so does near, where it is forced: it carries the messages of
- * near ranks over the lower transport, or beside its messages.  Until all is open, each lower transport, whose
- * host is the staging's or near's then, is closed by the caller, and these two are discarded with their
+ * near ranks over the lower transport, or beside its messages.  Until all is open, the caller closes each
+ * lower transport, whose upcalls are the staging's or near's then, and these two are discarded with their
  * communicator.
  */
 #include "comm.h"

@@ -450,7 +450,7 @@ struct batoni_path_ops {
 	size_t (*test)(struct batoni_path *path);
 };
 
-/* The leaf or layer sets it, but for `host`, which the engine sets. */
+/* The leaf or layer sets it, but for `upcalls`, which the engine sets. */
 struct batoni_path {
 	const struct batoni_path_ops *ops;
 	struct batoni_upcalls *upcalls;

@@ -198,13 +198,13 @@ batoni_departure_blame(void *segment, int rank)
 /* What closing does about copies that a device has not ended. */
 struct batoni_patience {
 	uint64_t until_ns; /* it waits no longer for them (batoni_real_ns) */
-	/* Between two polls: give the driver lock up for a moment.  `done` and `moves` of
-	 * the transport's host may be called meanwhile, and no slot of it. */
+	/* Between two polls: give the driver lock up for a moment.  The upcalls `done` and
+	 * `moves` may be called meanwhile, and no slot of the transport. */
 	void (*yield)(unsigned tries);
 	bool copies_left;  /* set by it: some are under way, so the device stays open */
 };
 
-/* Must be first in every transport.  The leaf sets all fields but `host` and `patience`
+/* Must be first in every transport.  The leaf sets all fields but `upcalls` and `patience`
  * before it hands the transport over; the engine sets these. */
 struct batoni_transport {
 	const struct batoni_transport_ops *ops;

@@ -148,7 +148,7 @@ void batoni_comm_set_busy(struct baton_comm *comm);
 /* What paths call when a transfer has ended (path.h). */
 void batoni_upcall_done(struct batoni_upcalls *upcalls, struct batoni_transfer *transfer,
                         enum baton_status status);
-/* Set up the callbacks for paths (host_calls.c). */
+/* Set up the upcalls of its paths (upcalls.c). */
 void batoni_upcalls_init(struct baton_comm *comm);
 
 #endif

@@ -209,7 +209,7 @@ struct batoni_pairs {
 	bool check;
 	_Atomic bool states_there; /* the pages of this rank's states; as `connected` */
 	bool broken;      /* nothing moves any more */
-	bool lower_broke; /* the host was told; if not broken, the next test takes what is in the rings */
+	bool lower_broke; /* the engine was told; if not broken, the next test takes what is in the rings */
 	bool testing; /* the lower transport, within a test of this one */
 	unsigned tests;
 	uint32_t asked; /* nodes that are */

@@ -170,7 +170,7 @@ lower_broken(struct batoni_upcalls *upcalls, enum baton_status fatal, const char
 
 	if (near->testing && !near->lower_broke)
 		batoni_near_take_all(near);
-	/* It broke by what was in a ring, or before; its host knows. */
+	/* It broke by what was in a ring, or before; the engine knows. */
 	if (near->broken || near->lower_broke)
 		return;
 	near->lower_broke = true;

@@ -70,7 +70,7 @@ struct batoni_tcp {
 
 /* The channel is broken, with this sentence, unless it is already. */
 void batoni_tcp_break(struct batoni_tcp *tcp, const char *why);
-/* Tell the host that it is, once. */
+/* Tell the engine that it is broken, once. */
 void batoni_tcp_tell(struct batoni_tcp *tcp);
 /* Queue a frame; no memory breaks the channel. */
 void batoni_tcp_post(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The callbacks of paths and transports, except `done`, which is in op.c: one broke, put something off, has
- * something to move, or is lost. */
+/* The upcalls of paths and transports (path.h), except `done`, which is in op.c: one broke, put something off, has
+ * something to move, asks about open receives, or is lost. */
 #include "life.h"
 
 #include <stdio.h>
@@ -18,8 +18,8 @@ comm_of(struct batoni_upcalls *upcalls)
 }
 
 static void
-host_broken(struct batoni_upcalls *upcalls, enum baton_status fatal,
-            const char *call, int code, const char *text)
+upcall_broken(struct batoni_upcalls *upcalls, enum baton_status fatal,
+              const char *call, int code, const char *text)
 {
 	char why[256];
 
@@ -32,7 +32,7 @@ host_broken(struct batoni_upcalls *upcalls, enum baton_status fatal,
 }
 
 static void
-host_deferred(struct batoni_upcalls *upcalls)
+upcall_deferred(struct batoni_upcalls *upcalls)
 {
 	struct batoni_engine *e = &batoni_engine;
 	struct baton_comm *comm = comm_of(upcalls);
@@ -45,25 +45,25 @@ host_deferred(struct batoni_upcalls *upcalls)
 }
 
 static void
-host_moves(struct batoni_upcalls *upcalls)
+upcall_moves(struct batoni_upcalls *upcalls)
 {
 	batoni_comm_set_busy(comm_of(upcalls));
 }
 
 static bool
-host_may_meet(struct batoni_upcalls *upcalls, int peer, int tag)
+upcall_may_meet(struct batoni_upcalls *upcalls, int peer, int tag)
 {
 	return batoni_line_may_meet(comm_of(upcalls), peer, tag);
 }
 
 static struct batoni_transfer *
-host_receive_for(struct batoni_upcalls *upcalls, int peer, int tag)
+upcall_receive_for(struct batoni_upcalls *upcalls, int peer, int tag)
 {
 	return batoni_line_receive_for(comm_of(upcalls), peer, tag);
 }
 
 static void
-host_lost(struct batoni_upcalls *upcalls, bool exits, const char *why)
+upcall_lost(struct batoni_upcalls *upcalls, bool exits, const char *why)
 {
 	struct baton_comm *comm = comm_of(upcalls);
 
@@ -83,14 +83,14 @@ host_lost(struct batoni_upcalls *upcalls, bool exits, const char *why)
 /* A call that finds `lost_lower` false has set `used` before, so either this sees that, or
  * the call is refused. */
 static bool
-host_lost_lower(struct batoni_upcalls *upcalls, const char *why)
+upcall_lost_lower(struct batoni_upcalls *upcalls, const char *why)
 {
 	struct baton_comm *comm = comm_of(upcalls);
 
 	atomic_store(&comm->driving.lost_lower, true);
 	if (!comm->onesided || !atomic_load(&comm->onesided->used))
 		return false;
-	host_lost(upcalls, false, why);
+	upcall_lost(upcalls, false, why);
 	return true;
 }
 
@@ -99,12 +99,12 @@ batoni_upcalls_init(struct baton_comm *comm)
 {
 	comm->upcalls = (struct batoni_upcalls){
 		.done = batoni_upcall_done,
-		.broken = host_broken,
-		.deferred = host_deferred,
-		.moves = host_moves,
-		.may_meet = host_may_meet,
-		.receive_for = host_receive_for,
-		.lost = host_lost,
-		.lost_lower = host_lost_lower,
+		.broken = upcall_broken,
+		.deferred = upcall_deferred,
+		.moves = upcall_moves,
+		.may_meet = upcall_may_meet,
+		.receive_for = upcall_receive_for,
+		.lost = upcall_lost,
+		.lost_lower = upcall_lost_lower,
 	};
 }
