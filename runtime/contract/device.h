@@ -107,7 +107,7 @@ struct batoni_crowd {
 	uint32_t advised; /* so many queues would be enough, or are the most that there can be */
 	char advice[80];  /* what to set for that: "CUDA_DEVICE_MAX_CONNECTIONS=32" */
 	uint32_t entries; /* so many the engine puts on one stream at a time */
-	/* Why a launch behind a wait blocks its thread, as the end of a sentence; NULL: it does
+	/* Why launching a kernel behind a wait blocks the thread, as the end of a sentence; NULL: it does
 	 * not. */
 	const char *blocking;
 };

@@ -128,7 +128,7 @@ batoni_unlock_for_functions(void)
 		batoni_cancel_restore();
 }
 
-/* The launched operation has ended, and its communicator may be gone. */
+/* The function's operation has ended, and its communicator may be gone. */
 static void
 drive_on(const struct batoni_device_ops *ops, struct batoni_device *device,
          baton_stream stream)

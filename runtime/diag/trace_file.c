@@ -58,7 +58,7 @@ count_operations(void)
 
 /* The ring begins on a page. */
 static void
-lay_out(struct baton_trace_header *header, uint32_t records)
+lay_out(struct baton_trace_header *header, uint32_t entries)
 {
 	uint64_t end = sizeof(*header);
 
@@ -76,7 +76,7 @@ lay_out(struct baton_trace_header *header, uint32_t records)
 	lay_table(&header->operations, &end,
 	          sizeof(struct baton_trace_operation), count_operations());
 	lay_table(&header->handed, &end, sizeof(struct baton_trace_operation),
-	          records);
+	          entries);
 	header->file_bytes = end;
 }
 

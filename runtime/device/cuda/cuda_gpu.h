@@ -117,7 +117,7 @@ struct cuda_gpu {
 	int priority; /* of these: the highest */
 	uint32_t queues, copy_queues; /* of the hardware, that streams share */
 	bool copy_queues_set; /* by a variable of their own */
-	bool blocking; /* launches block (CUDA_LAUNCH_BLOCKING) */
+	bool blocking; /* launching a kernel blocks (CUDA_LAUNCH_BLOCKING) */
 	_Atomic uint32_t foreign;     /* streams that libraries have */
 	/* Pinned words, one for each index of `streams`: the number of the last wait
 	 * that was passed, how many launched functions have returned, and the number of the

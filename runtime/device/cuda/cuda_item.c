@@ -363,14 +363,14 @@ put_item(struct cuda_stream *stream, CUstream handle,
 	if (launch)
 		wait = (struct word_wait){
 			&stream->gpu->returned[stream->index],
-			stream->launches + 1};
+			stream->functions + 1};
 	if (!wait.word || (item->flags & BATONI_ITEM_WAITS_LATER))
 		return put_function(stream, handle, on_trigger, item);
 	number_wait(stream, wait.word, &number);
 	result = put_both(stream, handle, item, wait, call_p);
 	forget_wait(stream, &number);
 	if (launch && result == BATONI_CU_SUCCESS)
-		stream->launches++;
+		stream->functions++;
 	return result;
 }
 

@@ -157,9 +157,9 @@ batoni_cuda_crowd(struct batoni_device *device, struct batoni_crowd *crowd_p)
 		.queues = gpu->queues,
 		.copy_queues = gpu->copy_queues,
 		.entries = batoni_cuda_entries(),
-		.blocking = gpu->blocking ? "; CUDA_LAUNCH_BLOCKING is set: a "
-					    "launch behind a wait blocks its "
-					    "thread"
+		.blocking = gpu->blocking ? "; CUDA_LAUNCH_BLOCKING is set: "
+					    "launching a kernel behind a wait "
+					    "blocks the thread"
 					  : NULL,
 	};
 

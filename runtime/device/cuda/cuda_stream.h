@@ -33,7 +33,7 @@ struct cuda_stream {
 	pthread_mutex_t lock;
 	uint64_t waits;    /* so many waits were put on the streams of this index */
 	uint64_t triggers; /* likewise host functions */
-	uint64_t launches; /* likewise launched functions */
+	uint64_t functions; /* likewise launched functions */
 	/* Host functions that have run. */
 	_Atomic uint64_t fired;
 	/* Under `lock`: so many events were they told to wait for by joins; of these, so many are

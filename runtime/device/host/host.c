@@ -4,8 +4,8 @@
  *
  * In-engine (device.h): only the driver moves items.  A stream waits for the item at its
  * head.  A stream with no item is idle, and reaches an enqueued item at once.  Launched
- * functions run on the stream's worker, a thread created by the check of the first
- * launch.  A launch keeps the head until its word is released, as an operation does.
+ * functions run on the stream's worker, a thread that the check of the first one creates.
+ * A function's item keeps the head until its word is released, as an operation's does.
  *
  * A small hash table, keyed by the word, holds the streams whose head waits for a word,
  * so that a release finds them without a search.
@@ -314,9 +314,9 @@ worker_stop(struct worker *worker)
 
 /* ---- the registry ---- */
 
-/* Start the stream's worker for its first launch. */
+/* Start the stream's worker for its first function. */
 static __attribute__((noinline)) enum baton_status
-prepare_launch(struct stream *stream)
+prepare_function(struct stream *stream)
 {
 	enum baton_status status = BATON_OK;
 
@@ -363,7 +363,7 @@ host_stream_check(struct batoni_device *device, baton_stream handle,
 		return refuse_stream(handle);
 	if (!launching || atomic_load(&stream->worker))
 		return BATON_OK;
-	return prepare_launch(stream);
+	return prepare_function(stream);
 }
 
 static enum baton_status
