@@ -262,7 +262,7 @@ message_ended(struct batoni_barriers *barriers,
 }
 
 static void
-start(struct batoni_rma *rma, struct batoni_transfer *transfer)
+start_transfer(struct batoni_rma *rma, struct batoni_transfer *transfer)
 {
 	enum baton_status status =
 		batoni_path_issue(&rma->transport->messages, transfer);
@@ -280,7 +280,7 @@ send_further(struct batoni_rma *rma)
 
 	while (barriers->sent < barriers->count &&
 	       (barriers->sent == 0 || barriers->rounds[barriers->sent - 1].came))
-		start(rma, &barriers->rounds[barriers->sent++].send);
+		start_transfer(rma, &barriers->rounds[barriers->sent++].send);
 }
 
 /* As look_for_sources. */
@@ -296,7 +296,7 @@ exchange_messages(struct batoni_rma *rma)
 		for (int k = 0; k < barriers->count; k++)
 			barriers->rounds[k].came = false;
 		for (int k = 0; k < barriers->count; k++)
-			start(rma, &barriers->rounds[k].receive);
+			start_transfer(rma, &barriers->rounds[k].receive);
 	}
 	send_further(rma);
 	if (barriers->over != BATON_OK)

@@ -403,7 +403,7 @@ agree(struct split *s, int color, int key)
 /* ---- the calls ---- */
 
 static enum baton_status
-check(const char *call, struct baton_comm *comm)
+check_split(const char *call, struct baton_comm *comm)
 {
 	if (!batoni_comm_lives(comm))
 		return batoni_refuse_comm(call, comm);
@@ -427,7 +427,7 @@ split(const char *call, uint64_t what, struct baton_comm *comm, int color,
 {
 	struct split s = {.parent = comm};
 	struct baton_comm *made = NULL;
-	enum baton_status status = check(call, comm);
+	enum baton_status status = check_split(call, comm);
 
 	if (status != BATON_OK)
 		return status;

@@ -56,7 +56,7 @@ size_of(void *pointer)
 }
 
 static void *
-take(size_t bytes)
+allocate_whole(size_t bytes)
 {
 	void *memory;
 
@@ -79,7 +79,7 @@ batoni_alloc(size_t count, size_t size)
 	if (__builtin_mul_overflow(count, size, &bytes) ||
 	    __builtin_add_overflow(bytes, ALIGNMENT, &bytes))
 		return NULL;
-	whole = take(bytes);
+	whole = allocate_whole(bytes);
 	if (!whole)
 		return NULL;
 	before = ALIGNMENT - (uintptr_t)whole % ALIGNMENT;

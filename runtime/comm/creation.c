@@ -379,7 +379,7 @@ judge_setups(struct batoni_creation *creation, const struct batoni_proposal offe
 /* ---- opening ---- */
 
 static void
-start(struct batoni_creation *creation, struct batoni_transport *transport)
+start_communicator(struct batoni_creation *creation, struct batoni_transport *transport)
 {
 	struct batoni_bootstrap *bootstrap = &creation->bootstrap;
 
@@ -404,7 +404,7 @@ static enum baton_status
 go_on(struct batoni_creation *creation)
 {
 	if (!batoni_setup_is_native(&creation->setup)) {
-		start(creation, creation->opening.transport);
+		start_communicator(creation, creation->opening.transport);
 		return BATON_OK;
 	}
 	creation->lower = batoni_comm_lower_native(creation->comm,
@@ -527,7 +527,7 @@ step_native(struct batoni_creation *creation)
 	if (status == BATON_PENDING)
 		return status;
 	if (status == BATON_OK) {
-		start(creation, opened);
+		start_communicator(creation, opened);
 		return BATON_OK;
 	}
 	creation->ours = true;

@@ -427,7 +427,7 @@ refuse_call(const char *call)
 
 /* OK; UNSUPPORTED: it is to be asked for. */
 static enum baton_status
-take(const struct batoni_handover_name *name, int pidfd, int *fd_p)
+take_descriptor(const struct batoni_handover_name *name, int pidfd, int *fd_p)
 {
 	int fd;
 
@@ -568,7 +568,7 @@ batoni_handover_fetch(const struct batoni_handover_name *name, int pidfd,
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "a descriptor of another node or pid "
 		                     "namespace");
-	status = take(name, pidfd, fd_p);
+	status = take_descriptor(name, pidfd, fd_p);
 	if (status != BATON_ERR_UNSUPPORTED)
 		return status;
 	if (batoni_pidfd_gone(pidfd))

@@ -36,7 +36,7 @@ write_number(unsigned char *at, uint64_t value, unsigned bytes)
 }
 
 static uint64_t
-get(const unsigned char *at, unsigned bytes)
+get_number(const unsigned char *at, unsigned bytes)
 {
 	uint64_t value = 0;
 
@@ -68,8 +68,8 @@ get_shape(const unsigned char *at, struct baton_tensor *tensor)
 	if (BYTE_ORDER_HERE == 1u)
 		memcpy(tensor->shape, at, bytes);
 	for (int i = 0; i < tensor->rank && BYTE_ORDER_HERE != 1u; i++)
-		tensor->shape[i] = (int64_t)get(at + SHAPE_BYTES * (size_t)i,
-		                                SHAPE_BYTES);
+		tensor->shape[i] = (int64_t)get_number(at + SHAPE_BYTES * (size_t)i,
+		                                       SHAPE_BYTES);
 	return at + bytes;
 }
 
@@ -289,13 +289,13 @@ batoni_tensors_encode(const struct baton_tensor *tensors, size_t count,
 size_t
 batoni_tensors_stated_bytes(const unsigned char *fixed)
 {
-	return (size_t)get(fixed + 12, 4);
+	return (size_t)get_number(fixed + 12, 4);
 }
 
 size_t
 batoni_tensors_stated_count(const unsigned char *fixed)
 {
-	return (size_t)get(fixed + 8, 4);
+	return (size_t)get_number(fixed + 8, 4);
 }
 
 /* Are the types, the ranks and the padding behind them well formed, and is the header as long
@@ -352,9 +352,9 @@ batoni_tensors_decode(const unsigned char *bytes, size_t n,
 {
 	const char *wrong;
 
-	if (n < BATONI_TENSORS_FIXED_BYTES || get(bytes, 4) != MAGIC)
+	if (n < BATONI_TENSORS_FIXED_BYTES || get_number(bytes, 4) != MAGIC)
 		return "it is no list of tensors";
-	if (get(bytes + 4, 2) != VERSION)
+	if (get_number(bytes + 4, 2) != VERSION)
 		return "it is of another version of Baton";
 	if (bytes[6] != BYTE_ORDER_HERE)
 		return "its bytes are in another order than this rank's";
@@ -362,9 +362,9 @@ batoni_tensors_decode(const unsigned char *bytes, size_t n,
 		return "its layout is unknown";
 	*header = (struct batoni_tensors){
 		.bytes = bytes,
-		.count = (size_t)get(bytes + 8, 4),
-		.header_bytes = (size_t)get(bytes + 12, 4),
-		.payload_bytes = (size_t)get(bytes + 16, 8),
+		.count = (size_t)get_number(bytes + 8, 4),
+		.header_bytes = (size_t)get_number(bytes + 12, 4),
+		.payload_bytes = (size_t)get_number(bytes + 16, 8),
 	};
 	if (header->count > BATON_TENSORS_MAX)
 		return "it has more than 4096 tensors";

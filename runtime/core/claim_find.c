@@ -36,7 +36,7 @@ poll_paths(struct baton_comm *comm, int peer)
 /* As batoni_line_find, behind all receives there are.  *yields_p: an earlier one, which is armed, is to take its
  * message first. */
 static int
-find(struct baton_comm *comm, int peer, int *tag_p, bool *yields_p)
+find_behind_all(struct baton_comm *comm, int peer, int *tag_p, bool *yields_p)
 {
 	int rank;
 
@@ -49,7 +49,7 @@ find(struct baton_comm *comm, int peer, int *tag_p, bool *yields_p)
 }
 
 static int
-look(struct baton_comm *comm, int peer, int tag, int *found_p)
+find_settled(struct baton_comm *comm, int peer, int tag, int *found_p)
 {
 	bool yields;
 	int rank;
@@ -57,11 +57,11 @@ look(struct baton_comm *comm, int peer, int tag, int *found_p)
 	poll_paths(comm, peer);
 	batoni_end_and_issue();
 	*found_p = tag;
-	rank = find(comm, peer, found_p, &yields);
+	rank = find_behind_all(comm, peer, found_p, &yields);
 	if (rank < 0 && yields) {
 		batoni_end_and_issue();
 		*found_p = tag;
-		rank = find(comm, peer, found_p, &yields);
+		rank = find_behind_all(comm, peer, found_p, &yields);
 	}
 	return rank;
 }
@@ -77,7 +77,7 @@ batoni_claim_find(struct baton_comm *comm, uint8_t kind, int peer, int tag,
 	if (!claim)
 		return BATON_ERR_AGAIN;
 	for (; looks > 0 && rank < 0; looks--)
-		rank = look(comm, peer, tag, &found);
+		rank = find_settled(comm, peer, tag, &found);
 	if (rank < 0) {
 		batoni_claim_free(claim);
 		batoni_check_for_probe(comm);

@@ -16,7 +16,7 @@
 
 /* sum->quiet and sum->parks are those of the transport whose messages the one-sided layer uses. */
 static void
-add(struct batoni_load *sum, const struct batoni_load *path)
+add_load(struct batoni_load *sum, const struct batoni_load *path)
 {
 	sum->moving += path->moving;
 	sum->parked += path->parked;
@@ -46,7 +46,7 @@ batoni_comm_load(const struct baton_comm *comm)
 		/* Only the marks tell when lent buffers are free. */
 		if (comm->fault.aborted && comm->paths[i]->ops->stream_issued)
 			load.in_flight = 0;
-		add(&sum, &load);
+		add_load(&sum, &load);
 	}
 	/* A held communicator polls for one-sided messages of its peers. */
 	sum.in_flight += comm->work.held;

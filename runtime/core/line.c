@@ -318,7 +318,8 @@ head_ends(const struct batoni_op *op)
 /* The rank, and in *tag_p the tag, of a message for the head; or -1: none is there, or, *yields_p, it is to look
  * again behind an earlier receive. */
 static int
-look(struct baton_comm *comm, const struct batoni_op *head, int *tag_p, bool *yields_p)
+find_for_head(struct baton_comm *comm, const struct batoni_op *head, int *tag_p,
+              bool *yields_p)
 {
 	struct batoni_fifo_table *table = &comm->fifos;
 	int rank;
@@ -344,7 +345,7 @@ issue_head(struct batoni_fifo *line)
 	bool yields;
 
 	if (likely(status == BATON_OK)) {
-		peer = look(comm, op, &tag, &yields);
+		peer = find_for_head(comm, op, &tag, &yields);
 		if (peer >= 0) {
 			batoni_op_issue(pop_for(line, peer, tag));
 			return true;

@@ -253,8 +253,8 @@ baton_wait_all(const baton_request *requests, size_t count, int64_t timeout_ns)
 
 /* Release a request that was seen to have ended.  STALE: another thread has released it. */
 static enum baton_status
-take(const char *call, baton_request *request_p,
-     struct baton_completion *completion_p)
+release_ended(const char *call, baton_request *request_p,
+              struct baton_completion *completion_p)
 {
 	uint64_t word;
 	struct batoni_op *op = batoni_request_find(*request_p, &word);
@@ -288,8 +288,8 @@ baton_finish_all(baton_request *requests, size_t count, int64_t timeout_ns,
 		enum baton_status status = BATON_OK;
 
 		if (requests[i] != BATON_REQUEST_NULL)
-			status = take("baton_finish_all", &requests[i],
-			              completion_p);
+			status = release_ended("baton_finish_all", &requests[i],
+			                       completion_p);
 		else if (completion_p)
 			*completion_p = (struct baton_completion){.peer = -1,
 			                                          .tag = -1};
@@ -381,9 +381,9 @@ baton_finish_some(baton_request *requests, size_t count, int64_t timeout_ns,
 	if (status != BATON_OK)
 		return status;
 	for (size_t k = 0; k < *done_p; k++) {
-		enum baton_status ended = take(call, &requests[indices[k]],
-		                               completions ? &completions[k]
-		                                           : NULL);
+		enum baton_status ended = release_ended(call, &requests[indices[k]],
+		                                        completions ? &completions[k]
+		                                                    : NULL);
 
 		if (status == BATON_OK)
 			status = ended;

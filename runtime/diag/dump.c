@@ -77,7 +77,7 @@ view_operation(struct batoni_op *op, struct batoni_view *seen)
 /* ---- a line ---- */
 
 __attribute__((format(printf, 2, 3))) static void
-add(struct dump *dump, const char *format, ...)
+dump_format(struct dump *dump, const char *format, ...)
 {
 	size_t room = sizeof(dump->text) - dump->used;
 	va_list arguments;
@@ -177,14 +177,14 @@ add_line(struct dump *dump, const struct batoni_view *seen)
 	add_what(dump, seen, what, sizeof(what));
 	add_waits(dump, seen, waits, sizeof(waits));
 	batoni_view_line(seen, what, waits, line, sizeof(line));
-	add(dump, "baton dump: rank %d: slot %u: %s%s%s%s\n", comm->rank,
-	    batoni_pool_slot(&comm->pool, seen->op), line,
-	    dump->crowded && stands_on_stream(seen)
-	            ? " (it may stand behind another stream)"
-	            : "",
-	    atomic_load(&comm->status) != BATON_OK ? " (the communicator is broken)"
-	                                           : "",
-	    dump->locked ? "" : " [may be out of date]");
+	dump_format(dump, "baton dump: rank %d: slot %u: %s%s%s%s\n", comm->rank,
+	            batoni_pool_slot(&comm->pool, seen->op), line,
+	            dump->crowded && stands_on_stream(seen)
+	                    ? " (it may stand behind another stream)"
+	                    : "",
+	            atomic_load(&comm->status) != BATON_OK ? " (the communicator is broken)"
+	                                                   : "",
+	            dump->locked ? "" : " [may be out of date]");
 	dump->lines++;
 }
 
@@ -239,27 +239,27 @@ add_head(struct dump *dump)
 	const struct baton_comm *comm = dump->comm;
 	char crowd[BATONI_CROWD_BYTES];
 
-	add(dump,
-	    "baton dump: rank %d of %d, communicator %u, process %ld, baton %s, "
-	    "%s (%s), device %s, %s\n",
-	    comm->rank, comm->size, comm->index, (long)getpid(),
-	    baton_version(), comm->transport_ops->name,
-	    comm->transport->library, comm->device_ops->name,
-	    baton_comm_status(comm) == BATON_OK ? "sound"
-	                                        : baton_comm_error(comm));
+	dump_format(dump,
+	            "baton dump: rank %d of %d, communicator %u, process %ld, baton %s, "
+	            "%s (%s), device %s, %s\n",
+	            comm->rank, comm->size, comm->index, (long)getpid(),
+	            baton_version(), comm->transport_ops->name,
+	            comm->transport->library, comm->device_ops->name,
+	            baton_comm_status(comm) == BATON_OK ? "sound"
+	                                                : baton_comm_error(comm));
 	dump->crowded = batoni_crowd_describe(comm, crowd, sizeof(crowd));
 	if (dump->crowded)
-		add(dump, "baton dump: rank %d: %s\n", comm->rank, crowd);
+		dump_format(dump, "baton dump: rank %d: %s\n", comm->rank, crowd);
 }
 
 static void
 add_end(struct dump *dump)
 {
-	add(dump, "baton dump: rank %d: %u pending%s\n", dump->comm->rank,
-	    dump->lines,
-	    dump->locked ? ""
-	                 : "; another thread keeps the engine (it may hang in a "
-	                   "call of the transport's library)");
+	dump_format(dump, "baton dump: rank %d: %u pending%s\n", dump->comm->rank,
+	            dump->lines,
+	            dump->locked ? ""
+	                         : "; another thread keeps the engine (it may hang in a "
+	                           "call of the transport's library)");
 }
 
 /* What the others do is not in a dump, and may be in their traces. */
@@ -269,10 +269,10 @@ add_trace(struct dump *dump)
 	const char *path = batoni_trace_path(dump->comm);
 
 	if (path && dump->lines > 0)
-		add(dump,
-		    "baton dump: rank %d: the trace is %s; who waits for whom across "
-		    "ranks: baton trace %s --hang\n",
-		    dump->comm->rank, path, batoni_config()->trace);
+		dump_format(dump,
+		            "baton dump: rank %d: the trace is %s; who waits for whom across "
+		            "ranks: baton trace %s --hang\n",
+		            dump->comm->rank, path, batoni_config()->trace);
 }
 
 static enum baton_status

@@ -67,7 +67,7 @@ batch_of(const struct batoni_op *op)
 }
 
 static nvtxRangeId_t
-start(const struct batoni_op *op, const char *before, const char *after)
+start_range(const struct batoni_op *op, const char *before, const char *after)
 {
 	nvtxEventAttributes_t attributes = {0};
 	char name[96], peer[24] = "";
@@ -109,7 +109,7 @@ static void
 start_phase(struct ranges *ranges, const struct batoni_op *op, const char *before)
 {
 	end_phase(ranges);
-	ranges->phase = start(op, before, "");
+	ranges->phase = start_range(op, before, "");
 	ranges->phase_open = true;
 }
 
@@ -173,7 +173,7 @@ copying(void *context, const struct batoni_op *op, bool begins)
 	end_copy(ranges);
 	if (!begins || !ranges->phase_open)
 		return;
-	ranges->copy = start(op, "", "Memcpy");
+	ranges->copy = start_range(op, "", "Memcpy");
 	ranges->copy_open = true;
 }
 

@@ -209,8 +209,8 @@ open_ring(struct batoni_trace *trace, uint64_t serial)
 
 /* What every operation has, but its call site. */
 static void
-fill(struct baton_trace_operation *slot, const struct batoni_op *op,
-     const struct batoni_traced *traced)
+fill_slot(struct baton_trace_operation *slot, const struct batoni_op *op,
+          const struct batoni_traced *traced)
 {
 	const bool transfer = batoni_is_transfer(op);
 	const bool message = BATONI_MESSAGES >> op->kind & 1u;
@@ -241,7 +241,7 @@ add_terms(struct batoni_trace *trace, const struct batoni_op *op,
 
 		if (!slot)
 			continue;
-		fill(slot, op, traced);
+		fill_slot(slot, op, traced);
 		slot->flags = BATON_TRACE_TERM;
 		slot->path = UINT8_MAX;
 		slot->module = 0;
@@ -393,7 +393,7 @@ batoni_trace_place(struct batoni_trace *trace, const struct batoni_op *op,
 	note_serial(trace, serial);
 	slot = open_ring(trace, serial);
 	if (likely(slot)) {
-		fill(slot, op, traced);
+		fill_slot(slot, op, traced);
 		name_site(trace, traced->site, slot);
 		name_parent(trace, op, slot, place_parent);
 		mark_terms(slot, units, n);
@@ -426,7 +426,7 @@ batoni_trace_stage(struct batoni_trace *trace, const struct batoni_op *op,
 		serial = take_serials(trace, n > 1 ? n : 1);
 		atomic_store_explicit(&traced->serial, serial,
 		                      memory_order_relaxed);
-		fill(entry, op, traced);
+		fill_slot(entry, op, traced);
 		name_parent(trace, op, entry, reserve_parent);
 		mark_terms(entry, units, n);
 	}

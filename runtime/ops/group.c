@@ -128,7 +128,7 @@ ask_path(struct batoni_op *op)
 }
 
 BATONI_ALWAYS_INLINE enum baton_status
-take(struct batoni_op *group, struct batoni_op *op)
+take_member(struct batoni_op *group, struct batoni_op *op)
 {
 	enum baton_status status = check_member(group, op);
 
@@ -157,7 +157,7 @@ take(struct batoni_op *group, struct batoni_op *op)
 enum baton_status
 batoni_group_take(struct batoni_op *group, struct batoni_op *op)
 {
-	return take(group, op);
+	return take_member(group, op);
 }
 
 /* ---- the end, on the enqueuing thread ---- */
@@ -577,9 +577,9 @@ baton_group_abandon(struct baton_comm *comm)
 /* ---- the scope ---- */
 
 static enum baton_status
-add(struct batoni_scope *scope, struct batoni_op *op)
+add_to_group(struct batoni_scope *scope, struct batoni_op *op)
 {
-	enum baton_status status = take(operation_of(scope), op);
+	enum baton_status status = take_member(operation_of(scope), op);
 
 	if (status == BATON_OK && !(op->flags & BATONI_FLAG_STREAM_ISSUED))
 		batoni_publish(op);
@@ -652,7 +652,7 @@ abandon(struct batoni_scope *scope)
 
 static const struct batoni_scope_kind group_scope = {
 	.where = "inside a group",
-	.add = add,
+	.add = add_to_group,
 	.group_begin = begin_another,
 	.group_end = end_one,
 	.group_abandon = abandon_one,

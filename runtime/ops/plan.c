@@ -147,7 +147,7 @@ note_group(const char *call, struct baton_plan *plan, bool begins)
 
 /* What may be recorded? */
 static enum baton_status
-add(struct batoni_scope *scope, struct batoni_op *op)
+record_operation(struct batoni_scope *scope, struct batoni_op *op)
 {
 	struct baton_plan *plan = plan_of(scope);
 	enum baton_status refusal = scope->refusal;
@@ -246,7 +246,7 @@ abandon(struct batoni_scope *scope)
 
 static const struct batoni_scope_kind recording_scope = {
 	.where = "within the recording of a plan",
-	.add = add,
+	.add = record_operation,
 	.group_begin = group_begin,
 	.group_end = group_end,
 	.group_abandon = group_abandon,

@@ -99,7 +99,7 @@ adopt(struct batoni_op *launch, struct batoni_op *op)
 }
 
 static enum baton_status
-add(struct batoni_scope *scope, struct batoni_op *op)
+add_to_launch(struct batoni_scope *scope, struct batoni_op *op)
 {
 	struct building *building = building_of(scope);
 	enum baton_status status = BATON_OK;
@@ -130,7 +130,7 @@ take_reserved(struct batoni_scope *scope)
 /* It is open within one call, which calls nothing of the program's. */
 static const struct batoni_scope_kind launch_scope = {
 	.where = "within a launch",
-	.add = add,
+	.add = add_to_launch,
 	.take_op = take_reserved,
 };
 

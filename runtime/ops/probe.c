@@ -53,7 +53,7 @@ broken_status(const struct baton_comm *comm)
 }
 
 static enum baton_status
-find(struct probing *p)
+find_claim(struct probing *p)
 {
 	enum baton_status status = batoni_claim_find(
 		p->comm, BATONI_KIND_MESSAGE, p->peer, p->tag, &p->claim);
@@ -77,7 +77,7 @@ probe_further(void *argument)
 	enum baton_status status = broken_status(p->comm);
 
 	if (status == BATON_OK && !p->claim)
-		status = find(p);
+		status = find_claim(p);
 	if (p->none || status != BATON_OK)
 		return p->none ? BATON_OK : status;
 	status = batoni_claim_look(p->claim, &p->held);

@@ -138,7 +138,7 @@ word_at(uint64_t seed, int rank, size_t index)
 
 /* Bytes from there on of what the rank sends. */
 static void
-make(char *to, size_t bytes, uint64_t seed, int rank, size_t from)
+make_bytes(char *to, size_t bytes, uint64_t seed, int rank, size_t from)
 {
 	size_t done = 0;
 
@@ -183,7 +183,7 @@ write_area(struct perf_rank *rank, const struct area *area, uint64_t seed,
 		size_t left = area->bytes - done;
 		size_t some = left < PIECE ? left : PIECE;
 
-		make(piece, some, seed, area->from, area->offset + done);
+		make_bytes(piece, some, seed, area->from, area->offset + done);
 		for (size_t i = 0; i < some && inverted; i++)
 			piece[i] = (char)~piece[i];
 		if (!copy(rank, area->block, area->at + done, piece, some, true))
@@ -201,7 +201,7 @@ count_wrong(struct perf_rank *rank, const struct area *area, uint64_t seed)
 		size_t left = area->bytes - done;
 		size_t some = left < PIECE ? left : PIECE;
 
-		make(right, some, seed, area->from, area->offset + done);
+		make_bytes(right, some, seed, area->from, area->offset + done);
 		if (!copy(rank, area->block, area->at + done, piece, some, false))
 			return wrong;
 		if (memcmp(piece, right, some) == 0)

@@ -95,8 +95,8 @@ perf_window(const struct perf_end *e, int rounds)
 /* ---- puts of a pair ---- */
 
 static enum baton_status
-put(const struct perf_end *e, size_t offset,
-    const struct baton_op_options *options, baton_request *request_p)
+put_to_peer(const struct perf_end *e, size_t offset,
+            const struct baton_op_options *options, baton_request *request_p)
 {
 	return baton_put_signal(e->out + offset, e->bytes, BATON_UINT8, e->peer,
 	                        e->window, offset, e->signal, e->context, 0,
@@ -119,13 +119,13 @@ perf_put(const struct perf_end *e, int rounds)
 		baton_request sent, waited;
 
 		if (e->first) {
-			TRY(put(e, 0, NULL, &sent));
+			TRY(put_to_peer(e, 0, NULL, &sent));
 			TRY(wait_for(e, 1, &waited));
 			TRY(finish(&waited));
 		} else {
 			TRY(wait_for(e, 1, &waited));
 			TRY(finish(&waited));
-			TRY(put(e, 0, NULL, &sent));
+			TRY(put_to_peer(e, 0, NULL, &sent));
 		}
 		TRY(finish(&sent));
 	}
@@ -156,7 +156,7 @@ perf_puts(const struct perf_end *e, int rounds)
 			continue;
 		}
 		for (size_t k = 0; k < e->depth; k++)
-			TRY(put(e, k * e->step, &detached, &requests[k]));
+			TRY(put_to_peer(e, k * e->step, &detached, &requests[k]));
 		for (size_t k = 0; k < e->depth; k++)
 			TRY(finish(&requests[k]));
 		TRY(wait_for(e, 1, &waited));

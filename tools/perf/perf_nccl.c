@@ -191,7 +191,7 @@ begin(struct perf_raw *raw)
 }
 
 static void
-end(struct perf_raw *raw)
+end_nccl(struct perf_raw *raw)
 {
 	if (raw->locks)
 		baton_comm_unlock_device(raw->rank->end.comm);
@@ -207,7 +207,7 @@ run_nccl(struct perf_raw *raw, struct perf_rank *rank,
 		if (!begin(raw))
 			return;
 		error = enqueue(raw, pattern);
-		end(raw);
+		end_nccl(raw);
 		if (error) {
 			snprintf(rank->failed, sizeof(rank->failed),
 			         "raw NCCL fails: %s", raw->error_text(error));

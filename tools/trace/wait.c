@@ -165,11 +165,11 @@ times(uint64_t count, char *text, size_t size)
 }
 
 static void
-add(struct trace_wait *wait, const char *format, ...)
+add_text(struct trace_wait *wait, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 static void
-add(struct trace_wait *wait, const char *format, ...)
+add_text(struct trace_wait *wait, const char *format, ...)
 {
 	size_t length = strlen(wait->why);
 	va_list arguments;
@@ -193,17 +193,17 @@ find_far(const struct trace *trace, const struct trace_op *op, int64_t moment,
 		wait->cause = TRACE_LATE;
 		wait->next = op;
 		find_on_stream(trace, op, moment, &own);
-		add(wait, "rank %d has called the %s, but %s", op->of->rank,
-		    trace_kind(op->kind), own.why);
+		add_text(wait, "rank %d has called the %s, but %s", op->of->rank,
+		         trace_kind(op->kind), own.why);
 	} else if (turn) {
 		wait->cause = TRACE_LATE;
 		wait->next = op;
-		add(wait, "rank %d has called the %s, which waits for its turn",
-		    op->of->rank, trace_kind(op->kind));
+		add_text(wait, "rank %d has called the %s, which waits for its turn",
+		         op->of->rank, trace_kind(op->kind));
 	} else {
 		wait->cause = TRACE_UNDER_WAY;
-		add(wait, "the %s of rank %d is there, and it is under way",
-		    trace_kind(op->kind), op->of->rank);
+		add_text(wait, "the %s of rank %d is there, and it is under way",
+		         trace_kind(op->kind), op->of->rank);
 	}
 }
 
@@ -228,10 +228,10 @@ add_others(const struct trace_place *queue, int64_t moment, struct trace_wait *w
 		others = trace_count(&key, NULL, moment);
 		if (others == 0)
 			continue;
-		add(wait, "%s%s %d", some ? ", " : "", noun, other->tag);
+		add_text(wait, "%s%s %d", some ? ", " : "", noun, other->tag);
 		if (key.context != queue->context)
-			add(wait, " of context %d", key.context);
-		add(wait, " %s", times(others, text, sizeof(text)));
+			add_text(wait, " of context %d", key.context);
+		add_text(wait, " %s", times(others, text, sizeof(text)));
 		some = true;
 	}
 	return some;
@@ -250,17 +250,17 @@ find_absent(const struct trace_place *queue, uint64_t have, uint64_t wanted,
 
 	wait->cause = TRACE_ABSENT;
 	wait->peer = queue->rank->rank;
-	add(wait, "rank %d has %s ", queue->rank->rank, verb);
+	add_text(wait, "rank %d has %s ", queue->rank->rank, verb);
 	if (have == 0) {
-		add(wait, "%s%s %d never",
-		    add_others(queue, moment, wait) ? " and " : "",
-		    signal ? "signal" : "tag", queue->tag);
+		add_text(wait, "%s%s %d never",
+		         add_others(queue, moment, wait) ? " and " : "",
+		         signal ? "signal" : "tag", queue->tag);
 	} else {
-		add(wait, "%s %d %s", signal ? "signal" : "tag", queue->tag,
-		    times(have, text, sizeof(text)));
-		add(wait, ", and this is the %s %llu",
-		    signal ? "wait for its unit" : "one with number",
-		    (unsigned long long)wanted);
+		add_text(wait, "%s %d %s", signal ? "signal" : "tag", queue->tag,
+		         times(have, text, sizeof(text)));
+		add_text(wait, ", and this is the %s %llu",
+		         signal ? "wait for its unit" : "one with number",
+		         (unsigned long long)wanted);
 	}
 }
 
@@ -283,8 +283,8 @@ find_nth_far(const struct trace *trace, const struct trace_place *queue, uint64_
 	}
 	wait->cause = TRACE_UNDER_WAY;
 	wait->peer = queue->rank->rank;
-	add(wait, "rank %d has called its side, and the ring has lost how far that is",
-	    queue->rank->rank);
+	add_text(wait, "rank %d has called its side, and the ring has lost how far that is",
+	         queue->rank->rank);
 }
 
 static void
@@ -292,7 +292,7 @@ find_unknown(int rank, struct trace_wait *wait)
 {
 	wait->cause = TRACE_UNKNOWN;
 	wait->peer = rank;
-	add(wait, "rank %d has left no file, so nothing is known of it", rank);
+	add_text(wait, "rank %d has left no file, so nothing is known of it", rank);
 }
 
 /* A receive from any rank, or of any tag, that could take this send; NULL: there is none. */
@@ -331,8 +331,8 @@ find_for_message(const struct trace *trace, const struct trace_op *op,
 	} else if (taker) {
 		wait->cause = TRACE_UNDER_WAY;
 		wait->peer = op->peer;
-		add(wait, "rank %d has a receive %s for it", op->peer,
-		    taker->peer < 0 ? "from any rank" : "of any tag");
+		add_text(wait, "rank %d has a receive %s for it", op->peer,
+		         taker->peer < 0 ? "from any rank" : "of any tag");
 	} else {
 		find_nth_far(trace, &far, trace_count(&own, op, moment), moment, wait);
 	}
@@ -399,7 +399,7 @@ find_for_any(const struct trace *trace, const struct trace_op *op, int64_t momen
 		snprintf(who, sizeof(who), "rank %d has not sent", op->peer);
 	if (op->tag >= 0)
 		snprintf(what, sizeof(what), "tag %d", op->tag);
-	add(wait, "%s %s that it has not received", who, what);
+	add_text(wait, "%s %s that it has not received", who, what);
 }
 
 static void
@@ -478,12 +478,12 @@ find_for_barrier(const struct trace *trace, const struct trace_op *op,
 			continue;
 		wait->cause = TRACE_ABSENT;
 		wait->peer = i;
-		add(wait, "rank %d has called barriers %s, and this is number %llu",
-		    i, times(trace_count(&queue, NULL, moment), text, sizeof(text)),
-		    (unsigned long long)number);
+		add_text(wait, "rank %d has called barriers %s, and this is number %llu",
+		         i, times(trace_count(&queue, NULL, moment), text, sizeof(text)),
+		         (unsigned long long)number);
 		return;
 	}
-	add(wait, "all ranks have come to it");
+	add_text(wait, "all ranks have come to it");
 }
 
 static void
@@ -502,14 +502,14 @@ find_far_side(const struct trace *trace, const struct trace_op *op, int64_t mome
 	else if (trace_is_transfer(op)) {
 		wait->cause = TRACE_UNDER_WAY;
 		wait->peer = op->peer;
-		add(wait, "what carries it has not answered");
+		add_text(wait, "what carries it has not answered");
 	} else {
 		wait->cause = TRACE_PROGRAM;
-		add(wait, "%s",
-		    op->kind == TRACE_FUNCTION ? "the function has not returned"
-		    : op->kind == TRACE_JOIN   ? "the request that it waits for has "
-		                                 "not ended"
-		                               : "what it is of has not ended");
+		add_text(wait, "%s",
+		         op->kind == TRACE_FUNCTION ? "the function has not returned"
+		         : op->kind == TRACE_JOIN   ? "the request that it waits for has "
+		                                      "not ended"
+		                                    : "what it is of has not ended");
 	}
 }
 
@@ -533,5 +533,5 @@ trace_wait_find(const struct trace *trace, const struct trace_op *op,
 	wait->cause = TRACE_BEHIND;
 	wait->next = turn;
 	trace_what(turn, what, sizeof(what));
-	add(wait, "the %s before it in its queue has not been issued", what);
+	add_text(wait, "the %s before it in its queue has not been issued", what);
 }

@@ -404,7 +404,7 @@ bring(struct local_table *table, const struct local *local, uint64_t what,
 }
 
 static enum baton_status
-take(struct local_table *table, int size, void *all)
+take_contributions(struct local_table *table, int size, void *all)
 {
 	enum baton_status status = table->status;
 
@@ -432,7 +432,7 @@ local_exchange(struct batoni_transport *transport, uint64_t what,
 		                                            : BATON_ERR_PEER;
 	local->brought = false;
 	local->round++;
-	return take(table, transport->size, all);
+	return take_contributions(table, transport->size, all);
 }
 
 /* A rank leaves without the others: its sends have been copied when they end, and one

@@ -22,7 +22,8 @@ struct ends {
 };
 
 static enum baton_status
-check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_setup *setup)
+check_setup_of_threads(const struct batoni_bootstrap *bootstrap,
+                       struct batoni_comm_setup *setup)
 {
 	(void)bootstrap;
 	if (setup->transport == BATON_TRANSPORT_AUTO)
@@ -97,7 +98,7 @@ open_all(struct batoni_opening *opening, const struct batoni_cards *cards)
 }
 
 static enum baton_status
-take(struct batoni_opening *opening, const struct batoni_cards *cards)
+take_transports(struct batoni_opening *opening, const struct batoni_cards *cards)
 {
 	struct ends *ends = read_card(cards, 0);
 
@@ -116,7 +117,7 @@ step(struct batoni_opening *opening, const struct batoni_cards *cards)
 		return BATON_PENDING;
 	}
 	if (opening->round == 2)
-		return take(opening, cards);
+		return take_transports(opening, cards);
 	return opening->bootstrap->rank == 0 ? open_all(opening, cards)
 	                                     : BATON_PENDING;
 }
@@ -139,7 +140,7 @@ give_up(struct batoni_opening *opening)
 }
 
 const struct batoni_opening_ops batoni_opening_local_ops = {
-	.check = check,
+	.check = check_setup_of_threads,
 	.reach = reach,
 	.agree = agree,
 	.step = step,

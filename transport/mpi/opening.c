@@ -68,7 +68,8 @@ choose_near(struct batoni_comm_setup *setup)
 }
 
 static enum baton_status
-check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_setup *setup)
+check_setup_of_mpi(const struct batoni_bootstrap *bootstrap,
+                   struct batoni_comm_setup *setup)
 {
 	int level = level_of(bootstrap);
 
@@ -258,7 +259,7 @@ give_up(struct batoni_opening *opening)
 }
 
 const struct batoni_opening_ops batoni_opening_mpi_ops = {
-	.check = check,
+	.check = check_setup_of_mpi,
 	.reach = batoni_mpi_reach,
 	.agree = agree,
 	.step = step,

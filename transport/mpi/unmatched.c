@@ -163,7 +163,7 @@ find_of_any_tag(struct batoni_mpi *mpi, int peer, int *tag_p)
 }
 
 static int
-find(struct batoni_path *path, int peer, int *tag_p)
+mpi_find(struct batoni_path *path, int peer, int *tag_p)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
 	const struct batoni_mpi_kept *kept;
@@ -180,7 +180,7 @@ find(struct batoni_path *path, int peer, int *tag_p)
 
 const struct batoni_unmatched_ops batoni_mpi_unmatched = {
 	.expect = expect,
-	.find = find,
+	.find = mpi_find,
 	.hold = batoni_mpi_hold,
 	.meet = batoni_mpi_meet,
 };

@@ -164,7 +164,7 @@ struct batch {
 };
 
 static enum baton_status
-check(const struct batoni_nccl *nccl, struct batch *batch)
+check_nccl_batch(const struct batoni_nccl *nccl, struct batch *batch)
 {
 	enum baton_status status = BATON_OK;
 
@@ -463,7 +463,7 @@ nccl_enqueue(struct batoni_path *path, struct batoni_transfer *const *transfers,
 	struct batch batch = {.transfers = transfers, .n = n, .follow = follow,
 	                      .observe_p = observe_p};
 	struct batoni_memory_guard guard;
-	enum baton_status status = check(nccl, &batch);
+	enum baton_status status = check_nccl_batch(nccl, &batch);
 
 	if (status != BATON_OK)
 		return status;

@@ -123,7 +123,7 @@ open_library(void)
 }
 
 static void *
-find(void *handle, size_t i)
+find_symbol(void *handle, size_t i)
 {
 	return dlsym(handle, symbols[i].name);
 }
@@ -171,7 +171,7 @@ static bool
 look_all_up(void *handle)
 {
 	const char *missing = batoni_library_read(
-		&api, symbols, sizeof(symbols) / sizeof(symbols[0]), find,
+		&api, symbols, sizeof(symbols) / sizeof(symbols[0]), find_symbol,
 		handle);
 
 	if (!api.get_version) {

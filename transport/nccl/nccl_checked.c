@@ -402,7 +402,7 @@ const struct batoni_path_ops batoni_nccl_lists_ops = {
 /* ---- creation and the end ---- */
 
 static void
-init(struct batoni_nccl_checked *checked)
+init_checked(struct batoni_nccl_checked *checked)
 {
 	const struct batoni_nccl *nccl = checked->nccl;
 
@@ -440,7 +440,7 @@ batoni_nccl_checked_create(struct batoni_nccl *nccl)
 	if (!checked->ops || !checked->peers || !checked->wires ||
 	    !checked->lanes)
 		return BATON_ERR_NOMEM;
-	init(checked);
+	init_checked(checked);
 	return BATON_OK;
 }
 

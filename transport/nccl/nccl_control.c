@@ -212,7 +212,7 @@ listen_to(struct batoni_nccl_checked *checked, struct batoni_nccl_wire *wire)
 }
 
 static void
-take(struct batoni_nccl_checked *checked, struct batoni_nccl_part *part)
+take_control_part(struct batoni_nccl_checked *checked, struct batoni_nccl_part *part)
 {
 	int peer = part->transfer.peer;
 	struct batoni_nccl_wire *wire = &checked->wires[peer];
@@ -277,7 +277,7 @@ batoni_nccl_hear(struct batoni_nccl_checked *checked)
 			checked->ended.next, struct batoni_nccl_part, link);
 
 		batoni_list_remove(&part->link);
-		take(checked, part);
+		take_control_part(checked, part);
 		events++;
 	}
 	return events;

@@ -49,7 +49,7 @@ batoni_nccl_lock_of(int device)
 
 /* False: it was not given by then. */
 static bool
-take(struct batoni_nccl_lock *lock, uint64_t until_ns)
+take_device_lock(struct batoni_nccl_lock *lock, uint64_t until_ns)
 {
 	bool waits = until_ns > 0, taken;
 	BATONI_UNCANCELLED;
@@ -107,15 +107,15 @@ batoni_nccl_enter(struct batoni_nccl *nccl, struct batoni_memory_guard *guard,
 		                     "(baton_comm_lock_device), under which Baton "
 		                     "calls NCCL: give it back first",
 		                     nccl->device->number);
-	return take(nccl->lock, until_ns) ? enter_locked(nccl, guard)
-	                                  : refuse_busy(nccl, "");
+	return take_device_lock(nccl->lock, until_ns) ? enter_locked(nccl, guard)
+	                                              : refuse_busy(nccl, "");
 }
 
 enum baton_status
 batoni_nccl_try_enter(struct batoni_nccl *nccl, struct batoni_memory_guard *guard)
 {
-	return take(nccl->lock, 0) ? enter_locked(nccl, guard)
-	                           : BATON_ERR_AGAIN;
+	return take_device_lock(nccl->lock, 0) ? enter_locked(nccl, guard)
+	                                       : BATON_ERR_AGAIN;
 }
 
 void
@@ -156,7 +156,7 @@ batoni_nccl_lock(struct batoni_transport *transport, bool take_it)
 			nccl->device->number);
 	if (!take_it)
 		give(nccl->lock);
-	else if (!take(nccl->lock, batoni_real_ns() + nccl->patience_ns))
+	else if (!take_device_lock(nccl->lock, batoni_real_ns() + nccl->patience_ns))
 		return refuse_busy(nccl, "baton_comm_lock_device: ");
 	lent ^= bit;
 	return BATON_OK;

@@ -304,8 +304,8 @@ heard_answer(struct batoni_nccl_checked *checked, int rank,
 
 /* The operation with the peer that is in this slot and this state, or NULL. */
 static struct batoni_nccl_op *
-find(struct batoni_nccl_checked *checked, int rank, uint32_t slot,
-     enum batoni_nccl_op_state state)
+find_in_state(struct batoni_nccl_checked *checked, int rank, uint32_t slot,
+              enum batoni_nccl_op_state state)
 {
 	struct batoni_nccl_op *op =
 		slot < checked->slots ? &checked->ops[slot] : NULL;
@@ -353,7 +353,7 @@ understand(struct batoni_nccl_checked *checked, int rank,
 	case BATONI_NCCL_SAYS_LAUNCHED:
 		return heard_launched(checked, rank, control);
 	case BATONI_NCCL_SAYS_GO:
-		op = find(checked, rank, control->slot, BATONI_NCCL_MET);
+		op = find_in_state(checked, rank, control->slot, BATONI_NCCL_MET);
 		if (op) {
 			batoni_nccl_make_ready(checked, op);
 			return true;
@@ -363,15 +363,15 @@ understand(struct batoni_nccl_checked *checked, int rank,
 	case BATONI_NCCL_SAYS_MISMATCH:
 	case BATONI_NCCL_SAYS_WITHDRAWN:
 	case BATONI_NCCL_SAYS_TAKEN:
-		op = find(checked, rank, control->slot, BATONI_NCCL_TOLD);
+		op = find_in_state(checked, rank, control->slot, BATONI_NCCL_TOLD);
 		if (op)
 			heard_answer(checked, rank, op, control);
 		return op != NULL;
 	case BATONI_NCCL_SAYS_FETCH:
-		op = find(checked, rank, control->slot, BATONI_NCCL_TOLD);
+		op = find_in_state(checked, rank, control->slot, BATONI_NCCL_TOLD);
 		return op && batoni_nccl_heard_fetch(checked, op, control);
 	case BATONI_NCCL_SAYS_PIECE:
-		op = find(checked, rank, control->slot, BATONI_NCCL_FETCHING);
+		op = find_in_state(checked, rank, control->slot, BATONI_NCCL_FETCHING);
 		return op && batoni_nccl_heard_piece(checked, op, control);
 	}
 	return false;

@@ -174,7 +174,7 @@ settle(struct batoni_pairs *near, struct near_mapping *mapping)
 }
 
 static struct near_mapping *
-find(struct batoni_pairs *near, int from, uint64_t serial)
+find_mapping(struct batoni_pairs *near, int from, uint64_t serial)
 {
 	for (struct batoni_list_node *node = near->mappings.next;
 	     node != &near->mappings; node = node->next) {
@@ -196,7 +196,7 @@ batoni_near_mapped(struct batoni_pairs *near, int from,
 
 	if (block->serial == 0)
 		return NULL;
-	mapping = find(near, from, block->serial);
+	mapping = find_mapping(near, from, block->serial);
 	near->mapping_uses++;
 	if (!mapping) {
 		open_mapping(near, from, block);

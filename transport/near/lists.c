@@ -53,8 +53,9 @@ batoni_near_put_list(const struct batoni_ring_out *out,
 
 /* Copy bytes of the message at the head of the ring, or of an arrival. */
 static void
-get(const struct batoni_ring_in *in, const unsigned char *bytes_or_null, size_t at,
-    void *to, size_t n)
+copy_from_message(const struct batoni_ring_in *in,
+                  const unsigned char *bytes_or_null, size_t at,
+                  void *to, size_t n)
 {
 	if (n == 0)
 		return;
@@ -75,13 +76,13 @@ batoni_near_meet_list(struct batoni_pairs *near, struct batoni_transfer *transfe
 	enum baton_status status;
 	uint32_t words[2];
 
-	get(in, bytes_or_null, 0, words, sizeof(words));
+	copy_from_message(in, bytes_or_null, 0, words, sizeof(words));
 	if (words[0] < BATONI_TENSORS_FIXED_BYTES || words[0] > head->length - at) {
 		batoni_near_break(near, from, "a list of tensors");
 		return BATON_ERR_PEER;
 	}
 	length = (size_t)head->length - at - words[0];
-	get(in, bytes_or_null, at, near->scratch, words[0]);
+	copy_from_message(in, bytes_or_null, at, near->scratch, words[0]);
 	at += words[0];
 	status = batoni_transfer_meet_list(transfer, near->scratch, words[0],
 	                                   words[0], length);
@@ -90,7 +91,7 @@ batoni_near_meet_list(struct batoni_pairs *near, struct batoni_transfer *transfe
 	for (size_t i = 0; status == BATON_OK && i < list->count; i++) {
 		const struct batoni_segment *segment = &list->segments[i];
 
-		get(in, bytes_or_null, at, segment->data, segment->bytes);
+		copy_from_message(in, bytes_or_null, at, segment->data, segment->bytes);
 		at += segment->bytes;
 	}
 	batoni_transfer_arrived(transfer, status, length);
@@ -104,7 +105,7 @@ batoni_near_describe_list(const struct batoni_ring_head *head,
 	uint32_t words[2];
 
 	held_p->list = true;
-	get(NULL, bytes, 0, words, sizeof(words));
+	copy_from_message(NULL, bytes, 0, words, sizeof(words));
 	/* The receive refuses what is none. */
 	if (words[0] < BATONI_TENSORS_FIXED_BYTES ||
 	    words[0] > head->length - WORDS_BYTES)

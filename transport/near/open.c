@@ -261,7 +261,7 @@ meet_all(struct batoni_pairs *near)
 }
 
 static struct batoni_transport *
-start(struct batoni_pairs *near, struct batoni_transport *under)
+start_near(struct batoni_pairs *near, struct batoni_transport *under)
 {
 	const struct batoni_transport_ops *ops = under->ops;
 	struct batoni_transport *base = &near->base;
@@ -333,6 +333,6 @@ const struct batoni_pairs_ops batoni_near_ops = {
 	.lower = lower,
 	.create = create,
 	.discard = discard,
-	.start = start,
+	.start = start_near,
 	.beside = beside,
 };

@@ -167,8 +167,8 @@ collect(const struct batoni_staging *stage, struct stage_token *token,
 
 /* Start the copies that were collected.  False: the device takes no more now. */
 static bool
-start(struct batoni_staging *stage, struct stage_token *token,
-      const struct batch *batch)
+start_batch(struct batoni_staging *stage, struct stage_token *token,
+            const struct batch *batch)
 {
 	const struct batoni_copy *first = &batch->copies[0];
 	enum baton_status status;
@@ -207,7 +207,7 @@ go_on(struct batoni_staging *stage, struct stage_token *token, size_t *most_p)
 	if (!message->over)
 		collect(stage, token, most_p, &batch);
 	if (batch.n > 0)
-		return start(stage, token, &batch);
+		return start_batch(stage, token, &batch);
 	if (!message->over && token->cursor.left > 0) {
 		batoni_list_append(&stage->listed, &token->copying);
 		return true;

@@ -397,8 +397,8 @@ close_both(struct batoni_transport *transport, bool aborted)
 }
 
 static struct batoni_transport *
-start(struct batoni_staging *stage, struct batoni_transport *transport,
-      struct batoni_path *beside)
+start_staging(struct batoni_staging *stage, struct batoni_transport *transport,
+              struct batoni_path *beside)
 {
 	struct batoni_transport *base = &stage->base;
 	int hidden_tags = base->hidden_tags;
@@ -455,5 +455,5 @@ const struct batoni_staging_ops batoni_staging_ops = {
 	.lower = lower,
 	.create = create,
 	.discard = discard,
-	.start = start,
+	.start = start_staging,
 };

@@ -287,7 +287,7 @@ expect(struct batoni_path *path, int change)
 }
 
 static int
-find(struct batoni_path *path, int peer, int *tag_p)
+stage_find(struct batoni_path *path, int peer, int *tag_p)
 {
 	struct batoni_staging *stage = batoni_stage_of(path);
 	struct batoni_path *paths[2] = {stage->beside, &stage->lower->messages};
@@ -311,7 +311,7 @@ find(struct batoni_path *path, int peer, int *tag_p)
 
 static const struct batoni_unmatched_ops unmatched = {
 	.expect = expect,
-	.find = find,
+	.find = stage_find,
 	.hold = batoni_stage_hold,
 	.meet = batoni_stage_meet,
 };

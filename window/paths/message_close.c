@@ -103,7 +103,7 @@ batoni_messages_write_to(const struct batoni_rma *rma, const void *base,
 
 /* OK: the payload is not written, or the answer read, any more; PENDING, BUSY: as of scrap. */
 static enum baton_status
-stop(struct batoni_rma *rma, struct batoni_source *source)
+stop_source(struct batoni_rma *rma, struct batoni_source *source)
 {
 	enum baton_status status;
 
@@ -132,7 +132,7 @@ batoni_messages_let_go(struct batoni_rma *rma, const void *base, size_t bytes)
 
 		if (!wire || !touches(&wire->source, base, bytes))
 			continue;
-		one = stop(rma, &wire->source);
+		one = stop_source(rma, &wire->source);
 		/* PENDING passes, BUSY may not. */
 		if (all == BATON_OK || one == BATON_PENDING)
 			all = one;

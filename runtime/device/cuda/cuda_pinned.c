@@ -221,7 +221,7 @@ find_locked(struct batoni_list_node *list, size_t bytes, bool words)
 /* A spare block, or else one that comes and is wanted by nobody: the caller's, in no list or in
  * `coming`.  NULL: neither. */
 static struct cuda_block *
-find(struct cuda_gpu *gpu, size_t bytes, bool words)
+find_spare(struct cuda_gpu *gpu, size_t bytes, bool words)
 {
 	struct cuda_block *found;
 
@@ -264,7 +264,7 @@ enum baton_status
 batoni_cuda_block_take(struct cuda_gpu *gpu, size_t bytes, bool words,
                        uint64_t until_ns, struct cuda_block **block_p)
 {
-	struct cuda_block *block = find(gpu, bytes, words);
+	struct cuda_block *block = find_spare(gpu, bytes, words);
 	uint64_t begun_ns = batoni_real_ns();
 	enum baton_status status = BATON_OK;
 

@@ -35,7 +35,7 @@ static _Thread_local struct transaction {
 } transaction __attribute__((tls_model("initial-exec")));
 
 static void
-run(struct cuda_stream *stream, struct batoni_stream_item *item)
+run_launched(struct cuda_stream *stream, struct batoni_stream_item *item)
 {
 	item->reached(item);
 	/* The stream goes on. */
@@ -55,7 +55,7 @@ worker_main(void *argument)
 			;
 		item = atomic_exchange(&worker->item, NULL);
 		if (item)
-			run(worker->stream, item);
+			run_launched(worker->stream, item);
 		else if (atomic_load(&worker->stop))
 			return NULL;
 	}

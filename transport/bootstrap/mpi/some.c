@@ -32,7 +32,7 @@ struct batoni_mpi_some {
 };
 
 static void
-run(struct batoni_job *job)
+run_some(struct batoni_job *job)
 {
 	struct batoni_mpi_some *some = (void *)job;
 
@@ -65,7 +65,7 @@ int
 batoni_mpi_some_begin(struct batoni_mpi_boot *boot, const int ranks[], int size,
                       int tag)
 {
-	struct batoni_mpi_some own = {.job = {.run = run, .cleanup = cleanup_made},
+	struct batoni_mpi_some own = {.job = {.run = run_some, .cleanup = cleanup_made},
 	                              .parent = boot->parent,
 	                              .comm = MPI_COMM_NULL,
 	                              .tag = tag};
@@ -83,7 +83,7 @@ batoni_mpi_some_begin(struct batoni_mpi_boot *boot, const int ranks[], int size,
 		batoni_free(boot->some);
 		boot->some = NULL;
 	}
-	run(&own.job);
+	run_some(&own.job);
 	boot->comm = own.code == MPI_SUCCESS ? own.comm : MPI_COMM_NULL;
 	/* The next thing to do is as after a duplication. */
 	boot->phase = BATONI_MPI_DUPLICATING;

@@ -87,7 +87,7 @@ drop(struct batoni_tcp_link *link, struct item *item)
 
 /* Up to n bytes.  0: none now, or no more for ever. */
 static size_t
-take(struct batoni_tcp_link *link, void *to, size_t n)
+take_bytes(struct batoni_tcp_link *link, void *to, size_t n)
 {
 	ssize_t got = recv(link->fd, to, n, MSG_DONTWAIT);
 
@@ -108,8 +108,8 @@ read_head(struct batoni_tcp_link *link)
 {
 	if (link->head_got == sizeof(link->head))
 		return true;
-	link->head_got += take(link, link->head + link->head_got,
-	                       sizeof(link->head) - link->head_got);
+	link->head_got += take_bytes(link, link->head + link->head_got,
+	                             sizeof(link->head) - link->head_got);
 	if (link->head_got < sizeof(link->head))
 		return false;
 	link->body_got = 0;
@@ -131,7 +131,7 @@ read_body(struct batoni_tcp_link *link)
 	size_t left = link->frame.length - link->body_got;
 
 	if (left > 0)
-		link->body_got += take(link, link->body + link->body_got, left);
+		link->body_got += take_bytes(link, link->body + link->body_got, left);
 	return link->body_got == link->frame.length;
 }
 

@@ -27,7 +27,8 @@ refuse_transport(enum baton_transport native)
 }
 
 static enum baton_status
-check(const struct batoni_bootstrap *bootstrap, struct batoni_comm_setup *setup)
+check_setup_of_sockets(const struct batoni_bootstrap *bootstrap,
+                       struct batoni_comm_setup *setup)
 {
 	enum baton_transport native = setup->device_ops->native;
 
@@ -113,7 +114,7 @@ give_up(struct batoni_opening *opening)
 }
 
 const struct batoni_opening_ops batoni_opening_tcp_ops = {
-	.check = check,
+	.check = check_setup_of_sockets,
 	.reach = reach,
 	.agree = agree,
 	.step = step,

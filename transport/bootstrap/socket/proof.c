@@ -94,7 +94,7 @@ begin(struct sha256 *sha)
 }
 
 static void
-add(struct sha256 *sha, const void *text, size_t bytes)
+sha256_add(struct sha256 *sha, const void *text, size_t bytes)
 {
 	const unsigned char *from = text;
 
@@ -114,10 +114,10 @@ sha256_finish(struct sha256 *sha, unsigned char digest[BATONI_TCP_PROOF_BYTES])
 
 	for (int i = 0; i < 8; i++)
 		length[i] = (unsigned char)(bits >> (56 - 8 * i));
-	add(sha, &one, 1);
+	sha256_add(sha, &one, 1);
 	while (sha->bytes % BLOCK != BLOCK - sizeof(length))
-		add(sha, &zero, 1);
-	add(sha, length, sizeof(length));
+		sha256_add(sha, &zero, 1);
+	sha256_add(sha, length, sizeof(length));
 	for (int i = 0; i < BATONI_TCP_PROOF_BYTES; i++)
 		digest[i] = (unsigned char)(sha->state[i / 4] >>
 		                            (24 - 8 * (i % 4)));
@@ -133,7 +133,7 @@ begin_keyed(struct sha256 *sha, const unsigned char key[BLOCK],
 	for (int i = 0; i < BLOCK; i++)
 		changed[i] = key[i] ^ with;
 	begin(sha);
-	add(sha, changed, sizeof(changed));
+	sha256_add(sha, changed, sizeof(changed));
 }
 
 void
@@ -147,14 +147,14 @@ batoni_tcp_hmac(const void *key, size_t key_bytes, const void *text,
 		memcpy(padded, key, key_bytes);
 	} else {
 		begin(&sha);
-		add(&sha, key, key_bytes);
+		sha256_add(&sha, key, key_bytes);
 		sha256_finish(&sha, padded);
 	}
 	begin_keyed(&sha, padded, 0x36);
-	add(&sha, text, bytes);
+	sha256_add(&sha, text, bytes);
 	sha256_finish(&sha, proof);
 	begin_keyed(&sha, padded, 0x5c);
-	add(&sha, proof, BATONI_TCP_PROOF_BYTES);
+	sha256_add(&sha, proof, BATONI_TCP_PROOF_BYTES);
 	sha256_finish(&sha, proof);
 }
 

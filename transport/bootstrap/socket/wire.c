@@ -51,7 +51,7 @@ get64(const unsigned char **at_p)
 }
 
 static void
-get(const unsigned char **at_p, void *bytes, size_t n)
+get_raw(const unsigned char **at_p, void *bytes, size_t n)
 {
 	memcpy(bytes, *at_p, n);
 	*at_p += n;
@@ -96,8 +96,8 @@ batoni_tcp_hello_decode(const unsigned char bytes[BATONI_TCP_HELLO_BYTES],
 		return true;
 	if (get32(&at) != 0)
 		return false;
-	get(&at, hello->nonce, sizeof(hello->nonce));
-	get(&at, hello->challenge, sizeof(hello->challenge));
+	get_raw(&at, hello->nonce, sizeof(hello->nonce));
+	get_raw(&at, hello->challenge, sizeof(hello->challenge));
 	return hello->size <= INT32_MAX && hello->rank < hello->size;
 }
 
@@ -123,8 +123,8 @@ batoni_tcp_reply_decode(const unsigned char bytes[BATONI_TCP_REPLY_BYTES],
 		return false;
 	reply->version = get32(&at);
 	reply->answer = get32(&at);
-	get(&at, reply->challenge, sizeof(reply->challenge));
-	get(&at, reply->proof, sizeof(reply->proof));
+	get_raw(&at, reply->challenge, sizeof(reply->challenge));
+	get_raw(&at, reply->proof, sizeof(reply->proof));
 	return reply->answer < BATONI_TCP_ANSWERS;
 }
 
@@ -158,7 +158,7 @@ batoni_tcp_verdict_decode(const unsigned char bytes[BATONI_TCP_VERDICT_BYTES],
 		return false;
 	verdict->word = get32(&at);
 	verdict->status = (int32_t)get32(&at);
-	get(&at, verdict->why, sizeof(verdict->why));
+	get_raw(&at, verdict->why, sizeof(verdict->why));
 	verdict->why[sizeof(verdict->why) - 1] = '\0';
 	switch (verdict->word) {
 	case BATONI_TCP_ADMITTED:
