@@ -5,8 +5,11 @@
 #include "creation.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 #include "config.h"
+
+#define VALUE_BYTES 24 /* a number of 64 bits */
 
 enum compared {
 	TRANSPORT,
@@ -78,11 +81,58 @@ batoni_setups_differ(const struct batoni_comm_setup *one,
 	return NULL;
 }
 
+/* ---- words for values ---- */
+
+static const char *const transports[] = {
+	[BATON_TRANSPORT_AUTO] = "BATON_TRANSPORT_AUTO",
+	[BATON_TRANSPORT_LOCAL] = "BATON_TRANSPORT_LOCAL",
+	[BATON_TRANSPORT_MPI] = "BATON_TRANSPORT_MPI",
+	[BATON_TRANSPORT_NCCL] = "BATON_TRANSPORT_NCCL",
+	[BATON_TRANSPORT_NEAR] = "BATON_TRANSPORT_NEAR",
+};
+
+static const char *const message_paths[] = {
+	[BATONI_MESSAGE_PATH_AUTO] = "auto",
+	[BATONI_MESSAGE_PATH_NEAR] = "near",
+	[BATONI_MESSAGE_PATH_MPI] = "mpi",
+};
+
+static const char *const progresses[] = {
+	[BATON_PROGRESS_AUTO] = "BATON_PROGRESS_AUTO",
+	[BATON_PROGRESS_THREAD] = "BATON_PROGRESS_THREAD",
+	[BATON_PROGRESS_CALLS] = "BATON_PROGRESS_CALLS",
+};
+
+#define WORDS(table) table, sizeof(table) / sizeof((table)[0])
+
+static const struct {
+	const char *const *words;
+	size_t count;
+} words_of[COMPARED] = {
+	[TRANSPORT] = {WORDS(transports)},
+	[MESSAGE_PATH] = {WORDS(message_paths)},
+	[PROGRESS] = {WORDS(progresses)},
+};
+
+/* What the program or the environment calls the value, which may have come from another rank; a number, if
+ * it has no other name. */
+static const char *
+tell_value(int i, int64_t value, char text[VALUE_BYTES])
+{
+	if (value >= 0 && (uint64_t)value < words_of[i].count)
+		return words_of[i].words[value];
+	snprintf(text, VALUE_BYTES, "%lld", (long long)value);
+	return text;
+}
+
+/* ---- all ranks ---- */
+
 /* OK; INVALID: a value is not the same on all ranks, and a sentence names those with the least and the
  * greatest. */
 static enum baton_status
 compare_value(int i, const struct batoni_proposal offers[], int size)
 {
+	char one[VALUE_BYTES], other[VALUE_BYTES];
 	int least = 0, most = 0;
 
 	for (int rank = 1; rank < size; rank++) {
@@ -94,10 +144,11 @@ compare_value(int i, const struct batoni_proposal offers[], int size)
 	if (least == most)
 		return BATON_OK;
 	return batoni_refuse(BATON_ERR_INVALID,
-	                     "%s is not the same on all ranks: %lld to %lld "
-	                     "(ranks %d and %d)",
-	                     names[i], (long long)offers[least].values[i],
-	                     (long long)offers[most].values[i], least, most);
+	                     "%s is not the same on all ranks: %s on rank %d, %s "
+	                     "on rank %d",
+	                     names[i],
+	                     tell_value(i, offers[least].values[i], one), least,
+	                     tell_value(i, offers[most].values[i], other), most);
 }
 
 enum baton_status

@@ -245,11 +245,13 @@ START_TEST(signals_and_contexts_that_differ_are_refused_on_all)
 	start_mpi(MPI_THREAD_MULTIPLE);
 	options.signals_max = 5 + rank;
 	refused(MPI_COMM_WORLD, &options, &comm, BATON_ERR_INVALID,
-	        "options.signals_max is not the same on all ranks: 5 to 6");
+	        "options.signals_max is not the same on all ranks: 5 on rank 0, "
+	        "6 on rank 1");
 	options.signals_max = 5;
 	options.contexts_max = 3 - rank;
 	refused(MPI_COMM_WORLD, &options, &comm, BATON_ERR_INVALID,
-	        "options.contexts_max is not the same on all ranks: 2 to 3");
+	        "options.contexts_max is not the same on all ranks: 2 on rank 1, "
+	        "3 on rank 0");
 	ck_assert_ptr_null(comm);
 	options.contexts_max = 2;
 	ck_assert_int_eq(baton_comm_create_mpi(MPI_COMM_WORLD, &options, &comm),

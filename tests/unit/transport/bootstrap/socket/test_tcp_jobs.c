@@ -692,7 +692,8 @@ unlike_paths(int rank)
 
 	refused_on_path(rank, rank ? "near" : "auto", &options,
 	                BATON_ERR_INVALID,
-	                "BATON_MESSAGE_PATH is not the same on all ranks");
+	                "BATON_MESSAGE_PATH is not the same on all ranks: auto "
+	                "on rank 0, near on rank 1");
 }
 
 static void
