@@ -401,9 +401,9 @@ BATON_API enum baton_status baton_comm_destroy(struct baton_comm *comm);
  * stream has passed it).  Launched functions still run, and a baton_stream_wait
  * for another communicator's request still waits.  Later operations are refused with
  * ABORTED.  Peers are not told; their operations end by their own deadlines (in PEER:
- * between processes without MPI, when this rank is destroyed; on one node over MPI, when it
- * finalises MPI, at exit too).  Returns BATON_OK (also if
- * it was aborted before), INVALID.
+ * between processes without MPI, and on one node over MPI where near carries messages, when
+ * this rank is destroyed; otherwise on one node over MPI, when it finalises MPI, at exit too).
+ * Returns BATON_OK (also if it was aborted before), INVALID.
  */
 BATON_API enum baton_status baton_comm_abort(struct baton_comm *comm);
 
@@ -534,11 +534,11 @@ BATON_API enum baton_status baton_stream_destroy(struct baton_comm *comm,
                                                  baton_stream stream);
 
 /*
- * Enqueue fn(arg) on the stream.  It runs once, on a thread of the device, after all
+ * Enqueue fn(arg) on the stream.  It runs once, on the stream's own thread, after all
  * earlier and before all later work of the stream.  fn may block and may call CUDA (it
  * sets a context first); it must not call Baton, and must return (no pthread_exit).  It
  * occupies a slot of the request pool until it returns.  Returns as baton_send; INVALID
- * inside a group; NOMEM, SYSTEM (the stream's thread, which its first launch starts).
+ * inside a group; NOMEM, SYSTEM (the stream's thread, which its first function starts).
  */
 BATON_API enum baton_status baton_stream_launch(struct baton_comm *comm,
                                                 baton_stream stream,
@@ -1266,10 +1266,10 @@ baton_finish_some(baton_request *requests, size_t count, int64_t timeout_ns,
 
 /* Request cancellation.  Then poll until the operation has ended, in CANCELED or as it
  * would have.  An operation that is not issued, a wait for signals and an unmatched
- * receive are always cancelled; a matched receive completes; a send or put that is under
- * way and cannot be cancelled ends in CANCELED with BATON_COMPLETION_LENT.  Returns
- * BATON_OK (also if it has ended already); STALE; INVALID; UNSUPPORTED for a record, for a
- * put or signal that its stream carries out by itself (CUDA), and where one operation
+ * receive are always cancelled; a matched receive completes; a send, put, get or barrier
+ * that is under way and cannot be cancelled ends in CANCELED with BATON_COMPLETION_LENT.
+ * Returns BATON_OK (also if it has ended already); STALE; INVALID; UNSUPPORTED for a record,
+ * for a put or signal that its stream carries out by itself (CUDA), and where one operation
  * cannot end alone (BATON_CAP_CANCEL). */
 BATON_API enum baton_status baton_cancel(baton_request request);
 

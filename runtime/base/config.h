@@ -39,15 +39,15 @@
 	X(word, transport, BATON_TRANSPORT, "auto, nccl, near",               \
 	  "auto",                                                             \
 	  "what moves messages of communicators that ask for "                \
-	  "BATON_TRANSPORT_AUTO. nccl, on the CUDA device: NCCL, over MPI or " \
-	  "the local transport. near, between processes without MPI: memory " \
-	  "that they share. With nccl and no BATON_DEVICE, the device of "    \
-	  "BATON_DEVICE_AUTO is cuda")                                        \
+	  "BATON_TRANSPORT_AUTO. nccl, on the CUDA device: NCCL, over MPI, "  \
+	  "the local transport or the side channel. near, between processes " \
+	  "without MPI: memory that they share. With nccl and no "            \
+	  "BATON_DEVICE, the device of BATON_DEVICE_AUTO is cuda")            \
 	X(choice, message_path, BATON_MESSAGE_PATH, "auto, near, mpi",        \
 	  "auto, which is near between ranks of one node, else MPI",          \
 	  "what carries messages between processes: memory that they share, " \
 	  "which all ranks must be able to (near), or MPI. The same on all "  \
-	  "ranks")                                                            \
+	  "ranks, else their creation is INVALID")                            \
 	X(text, cuda_library, BATON_CUDA_LIBRARY, "a file",                   \
 	  "libcuda.so.1",                                                     \
 	  "the library of the CUDA driver")                                   \
@@ -60,11 +60,12 @@
 	X(flag, nccl_lists, BATON_NCCL_LISTS, "0, 1",                         \
 	  "as the option says",                                               \
 	  "1: communicators on NCCL carry lists of tensors, as with the "     \
-	  "option nccl_lists. The same on all ranks")                         \
+	  "option nccl_lists. The same on all ranks, else their creation is " \
+	  "INVALID")                                                          \
 	X(flag, check, BATON_CHECK, "0, 1",                                   \
 	  "as the option says",                                               \
 	  "1: communicators are in checked mode, as with the option check. "  \
-	  "The same on all ranks")                                            \
+	  "The same on all ranks, else their creation is INVALID")            \
 	X(flag, nvtx, BATON_NVTX, "0, 1",                                     \
 	  "0",                                                                \
 	  "1: each operation is drawn as ranges of NVTX, for NVIDIA's tools, " \
