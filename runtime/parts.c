@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * THE LIST of parts: the one file of the engine that names the leaves and the layers over it.  A
- * new one is a line here; a new kind of operation, one of kinds.h.  The folders reach them through
- * these tables alone.
+ * new device, world or finder is a line here; another native transport, table of pairs or opening
+ * of a bootstrap takes the place of the one that is here.  A new kind of operation is a line of
+ * kinds.h.  The folders reach them through these tables alone.
  */
 #include "registry.h"
 

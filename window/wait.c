@@ -88,7 +88,7 @@ is_met(const struct batoni_wait_node *node)
 	/* Pairs with the signaller's fetch-add (batoni_signal_store).  For the data an
 	 * acquire would do.  It is sequentially consistent because it may be the last
 	 * check before a sleep (rma.h): an acquire load could be ordered before the
-	 * store that announces the sleeper. */
+	 * store that announces the sleep. */
 	return atomic_load(node->counter->value) >= node->target;
 }
 

@@ -167,7 +167,8 @@ BATONI_VARIABLES(FITS)
 
 static_assert(sizeof(enum batoni_log_level) == sizeof(unsigned) &&
                       sizeof(enum batoni_mpi_cuda) == sizeof(unsigned) &&
-                      sizeof(enum batoni_message_path) == sizeof(unsigned),
+                      sizeof(enum batoni_message_path) == sizeof(unsigned) &&
+                      sizeof(enum batoni_staging_maps) == sizeof(unsigned),
               "store_choice stores an unsigned");
 
 static const struct variable variables[] = {

@@ -95,13 +95,13 @@ bool batoni_pidfd_gone(int fd);
 
 /*
  * One for each process, in shared memory of its own, so that other processes can ring it.
- * A sleeper that wants to be woken by a signal loads `doorbell`, sets a bit of `listening`,
+ * A thread that is to be woken by a signal loads `doorbell`, sets a bit of `listening`,
  * loads the counters once more, and then sleeps on `doorbell` unless it has changed.  A
  * signaller adds to a counter, then loads `listening` and rings if it is not 0.  All of
  * these operations are sequentially consistent, so one of the two sees the other: no lost
  * wake-up.
  *
- * BATONI_LISTEN_FD is the bit of a sleeper that sleeps in epoll, on the process's *pipe*, and not on
+ * BATONI_LISTEN_FD is the bit of a thread that sleeps in epoll, on the process's *pipe*, and not on
  * the futex.  Whoever rings takes this bit away and writes one byte into the pipe: one byte for each
  * time that the bit was set, or other traffic would fill the pipe.  The futex is rung for the other bits
  * as well.

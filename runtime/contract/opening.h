@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The contract by which a transport is opened over a bootstrap (bootstrap.h): what it makes of
- * the ranks' plans, and the steps of opening.
+ * the ranks' setups, and the steps of opening.
  *
  * The engine's creation asks each rank's transport about the setup (check, reach), tells all
  * ranks' answers to each (agree), and then calls `step`.  Between two steps the ranks tell each
@@ -122,8 +122,8 @@ struct batoni_opening_ops {
 	                           struct batoni_comm_setup *setup);
 	/* With the driver lock: it may ask the native library. */
 	enum batoni_reach (*reach)(const struct batoni_device_ops *device);
-	/* Set `stages`, `direct`, `apart` and message_max of the setup.  OK; INVALID, on all
-	 * ranks, with a sentence. */
+	/* Set `stages`, `direct`, `apart` and message_max of the setup; it may clear `near`, on
+	 * all ranks alike.  OK; INVALID, on all ranks, with a sentence. */
 	enum baton_status (*agree)(const struct batoni_accord *accord,
 	                           struct batoni_comm_setup *setup);
 	/* One step, the same on all ranks.  `cards` are those that the step before has written on

@@ -5,14 +5,18 @@
  *
  * Locks and order.  The process has one *driver lock*; its holder is the driver.  Only
  * the driver touches the fields marked "driver" below, the state of transports, and the
- * state of in-engine devices.  No other lock is held across MPI.  Enqueuing calls only
- * try the driver lock; if it is taken, they push the operation to the inbox.
+ * state of in-engine devices.  Enqueuing calls only try the driver lock; if it is taken,
+ * they push the operation to the inbox.  (They wait for it where the pool has no other free
+ * slot than those in the driver's cache: take_cached in enqueue.c.)
  *
  *   comm->order.lock
  *                 held by enqueuers on asynchronous devices around {enqueue on
  *                 the device, push to the inbox}, so that the order of a stream
- *                 and the order of matching agree.  Taken first, never by the
- *                 driver.
+ *                 and the order of matching agree.  Taken first: no thread that
+ *                 holds the driver lock waits for it.  An enqueuer that gets the
+ *                 driver lock as well places and issues under both, so this one
+ *                 lock may be held across MPI; then other enqueuers of the
+ *                 communicator wait for that call.
  *   driver lock
  *   queue->lock, table_lock (comm.c), errors_lock (unobserved.c), comm->marks.lock,
  *                 the lock of a communicator's lists of tensors (tensor_store.c)

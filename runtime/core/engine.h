@@ -39,7 +39,7 @@ enum baton_status batoni_stream_state(struct baton_comm *comm,
 
 /* ---- launched functions, and streams' threads that drive after them (launch.c) ---- */
 
-/* `reached` of a launched function's item: runs it, on a thread of the device. */
+/* `reached` of a launched function's item: runs it, on the stream's own thread. */
 void batoni_reached_launch(struct batoni_stream_item *item);
 /* The driver: is there nothing to poll until a launched function returns, whose thread
  * then drives, or another thread calls? */

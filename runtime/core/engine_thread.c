@@ -33,7 +33,7 @@
  *
  * The thread sleeps on a futex word of its own, so that waking a sleeping driver does not
  * wake it.  Only while it listens does it sleep on the process's bell.  A waker clears
- * `deep`, adds to the word, then loads `listening`.  The sleeper sets its bit in
+ * `deep`, adds to the word, then loads `listening`.  The thread sets its bit in
  * `listening`, then loads `deep` for the last time.  One of them sees the other.
  */
 #include "core.h"

@@ -315,7 +315,7 @@ is_orphan(const struct batoni_op *op)
 	       is_armed(op) && names_gone(op);
 }
 
-/* A stream-issued operation cannot end alone. */
+/* A stream-issued operation whose path does not lend cannot end alone. */
 static void
 break_for(struct batoni_op *op)
 {

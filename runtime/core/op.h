@@ -16,8 +16,8 @@
  *   HANDLE  the program has the handle       enqueuer, once    any thread, once
  *   ENGINE  in the inbox, a FIFO, or with    enqueuer, once    driver
  *           the transport (also when lent)
- *           of a message that a probe has    any thread        any thread
- *           found: nothing receives it
+ *           with MESSAGE: no receive has     driver, or what    a receive's call,
+ *           that message yet                 gives it back      or what discards it
  *   STREAM  its item is in a stream and      enqueuer, once    driver
  *           has not been passed
  *   QUEUE   an entry of a completion queue   enqueuer, once    poll, or the driver
@@ -26,9 +26,8 @@
  *   DONE    it has ended                     driver, once      -
  *   LENT    ended, but the transport still   driver, with      driver
  *           has it                           DONE
- *   MESSAGE a message that a probe has       driver, once      driver
- *           found (claim.h); with ENGINE
- *           while nothing receives it
+ *   MESSAGE it stands for a message that a   driver, once      driver
+ *           probe has found (claim.h)
  *   CANCEL  baton_cancel was called, and it  any thread, once  driver
  *           is in its communicator's list
  *   WAITED  its end wakes waiters (wait.c)   a waiter, while    -

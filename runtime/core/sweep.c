@@ -372,7 +372,8 @@ batoni_comm_attend(struct baton_comm *comm)
 	return events + end_cancelled(comm);
 }
 
-/* A stream-issued operation cannot end alone: its deadline breaks the communicator. */
+/* A stream-issued operation whose path does not lend cannot end alone: its deadline breaks the
+ * communicator. */
 static void
 expire_issued(struct batoni_op *op)
 {

@@ -28,7 +28,7 @@
  * awaited.  The driver polls longer before it sleeps in that second case, since a wake by
  * a peer takes as long as 1000 passes.  No wake-up is lost: the driver stores `asleep`,
  * then loads the queues; a producer pushes, then loads `asleep`.  Where signals may
- * arrive as messages, the driver polls for them every 0.1 to 6 ms, with exponential
+ * arrive as messages, the driver polls for them every 0.1 to 6.4 ms, with exponential
  * back-off; where a device alone works, every 0.1 to 0.8 ms.  A driver that finds nothing for
  * about a millisecond yields its core between passes, for the peers that it may be waiting for.
  *

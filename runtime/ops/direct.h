@@ -2,10 +2,12 @@
 /*
  * The fast path of the enqueuing calls: one condition and one set of steps, for sends and
  * receives (direct.c), lists (tensor_calls.c), puts, signals and waits (window/calls.c), and
- * launches of plans (plan_direct.c).  If the host stream is idle, no operation is before this
- * one in its FIFO and no other thread drives, the call hands the operation straight to its
- * path.  enqueue.c does the same for all other cases, refusals included.
- * The code is inlined because a small message has 20 ns for both its ends.
+ * launches of plans (plan_direct.c).  The call hands the operation straight to its path if the
+ * host stream is idle, no operation of the communicator waits in any FIFO, the inbox is empty,
+ * this thread has no open group or recording, the path to the peer is connected, and no other
+ * thread drives.  The length of a message is no condition.  enqueue.c has all other cases,
+ * refusals included.
+ * The code is inlined because the shortest messages have 20 ns for both their ends.
  *
  *   if (batoni_is_usual(...) && (op = batoni_direct_begin(comm, stream))) {
  *           batoni_op_name(op, buffer, bytes, peer, tag);

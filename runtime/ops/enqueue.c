@@ -6,8 +6,8 @@
  * In-engine device: operations are placed in one total order.  The enqueuer tries the
  * driver lock.  If it gets the lock it empties the inbox and places the operation
  * itself; an armed operation is issued within the call.  Otherwise it pushes the
- * operation to the inbox, and the driver places it.  (The fast path for small host
- * messages bypasses this file: direct.h.)
+ * operation to the inbox, and the driver places it.  (What can be issued
+ * at once on the host device bypasses this file: direct.h.)
  *
  * Asynchronous device: the enqueuer puts the trigger and the wait on the stream
  * and pushes the operation to the inbox, both under comm->order.lock, so that the order

@@ -304,7 +304,8 @@ batoni_mpi_bounce(const struct batoni_mpi *mpi, uint32_t bounce)
 }
 
 /* Start a send as requests[count].  Every message of the communicator is sent by this
- * function, or is a leave message. */
+ * function, but for the leave messages (clear.c) and the parts of lists that MPI gathers
+ * by a derived type (lists.c). */
 static inline int
 batoni_mpi_isend(struct batoni_mpi *mpi, const void *content, int bytes, int peer,
                  int tag)

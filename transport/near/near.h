@@ -28,14 +28,15 @@
  *                          knows nothing of the break yet would have other bytes in OK
  *     MATCHED -> COPIED    the receiver, behind its copy and before the receive ends
  *     MATCHED -> REVOKED   the sender: its communicator is broken or aborted, or the receiver is
- *                          gone; so an abort lends no buffer
+ *                          gone; so an abort lends no send's buffer
  *
  * The receiver copies: from the address itself where the sender is in this process; from its
  * own mapping of the sender's block where the message lies in one (block.h); else by
  * process_vm_readv.  Where the kernel does not let it, the sender sends CHUNKs through the ring, which
  * the receiver asks for (GRANT).  No process writes into memory of another one but into areas.
- * A receive ends in OK only if MATCHED -> COPIED succeeds: a sender that gives its buffer up
- * makes the receive end in PEER, never in OK with other bytes.
+ * A receive that copies ends in OK only if MATCHED -> COPIED succeeds: a sender that gives its
+ * buffer up makes the receive end in PEER, never in OK with other bytes.  By chunks the send ends
+ * in OK when the last one is in the ring, and the receive when it has taken that out.
  *
  * Order is that of the ring: one for all tags of a pair and direction.  Sends that find no room wait in
  * a list of the pair, and others go behind them.  The receiver takes everything out of a ring,

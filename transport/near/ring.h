@@ -29,7 +29,7 @@
  * Polling.  The reader polls the rings of its *warm* set, whose `warmth` is WARM, and those
  * whose bit is set.  So a pass does not poll silent rings, and the sender of a warm one stores
  * nothing but its message.  While a thread of the reader's process listens (shm.h), no ring may
- * stay warm behind a pass, or a message could hide from the sleeper:
+ * stay warm behind a pass, or a message could hide from that thread:
  *
  *     S0  (the engine) load doorbell, set a bit of listening
  *     S1  store COLD into `warmth` of each warm ring
@@ -44,10 +44,10 @@
  * contradiction.  (b) W5 reads COLD.  W6 and S4 are read-modify-writes of one word.  If W6 is
  * first, S4 sees the bit: contradiction.  Else S0 precedes S4, and W7 comes behind W6, so W7 reads
  * `listening` with the bit of S0 and rings: doorbell differs from what S0 has loaded, or the
- * sleeper is woken.  A ring that is never warm is case (b).  (S4 may load the word, and exchange it
+ * reader is woken.  A ring that is never warm is case (b).  (S4 may load the word, and exchange it
  * if it is not 0: the load is behind S2, which then stands for S4 in the argument.)
  *
- * A sleeper may be a program in epoll: its bit of S0 is BATONI_LISTEN_FD, which W7's ring takes away and
+ * The thread may be a program's, in epoll: its bit of S0 is BATONI_LISTEN_FD, which W7's ring takes away and
  * answers with a byte in the pipe (batoni_bell_call).  If another ringer takes the bit between S0 and W7, its
  * byte wakes the program instead, and comes behind S0.  runtime/core/queue_pipe.c has that part of the proof.
  *

@@ -36,7 +36,7 @@
  * While one of them is above 0, the other does not grow from 0, but for a put of the
  * engine's behind streamed ones, which does nothing before these have ended.
  *
- * ---- Why one visible signal means that all earlier data is visible (design.md 3.6) ----
+ * ---- Why one visible signal means that all earlier data is visible (docs/design.md, "Puts") ----
  *
  * Claim: as in put.c, for the puts of a channel in the order of the calls, on either path.
  *

@@ -4,7 +4,7 @@
  * the transport takes over.
  *
  * What a communicator moves has to go by the device's own transport, or through memory that the
- * ranks share (near), which is layered on this one: plans of another transport are refused here.
+ * ranks share (near), which is layered on this one: setups for another transport are refused here.
  */
 #include "config.h"
 #include "log.h"
