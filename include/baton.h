@@ -337,8 +337,8 @@ baton_unique_id_create(struct baton_unique_id *id_p);
  * node, or by NCCL.  Each calls once with its own rank; the call blocks until all have called,
  * for at most the options' timeout_ns (or five minutes, once one of another process has).  An
  * id serves one communicator.  Returns BATON_OK; INVALID (arguments; a rank given twice; ranks
- * that disagree on the size or the options, but for device and cuda_device; options that are
- * refused on one rank end the creation on all, and the id is spent); UNSUPPORTED (as
+ * that disagree on the size or the options, but for device, cuda_device and tensors_max; options
+ * that are refused on one rank end the creation on all, and the id is spent); UNSUPPORTED (as
  * baton_comm_create; BATON_TRANSPORT_MPI, and BATON_TRANSPORT_LOCAL in several processes);
  * TIMEOUT (a rank did not call; all waiting ranks return it, and the id cannot be used again;
  * CUDA); PEER (a rank of another process has ended, or nobody listens for the id); NCCL; NOMEM;
