@@ -377,6 +377,14 @@ compare_calls(const void *a, const void *b)
 	return order != 0 ? order : (x->order > y->order) - (x->order < y->order);
 }
 
+/* It has ended, and later ones are lost: it still stands in a slot whose next serial was reserved and is not used.  Among
+ * the first ones, which are lost, its number is not known. */
+static bool
+is_left_over(const struct trace_rank *rank, const struct baton_trace_operation *one)
+{
+	return one->serial <= rank->lost && one->completed != 0;
+}
+
 static void
 read_operations(struct decoder *d)
 {
@@ -384,13 +392,17 @@ read_operations(struct decoder *d)
 	uint64_t given = d->count > 0 ? d->entries[d->count - 1].serial : 0;
 	size_t terms = 0;
 
+	if (given > rank->header.operations.count)
+		rank->lost = given - rank->header.operations.count;
+
 	rank->ops = trace_alloc(d->count, sizeof(rank->ops[0]));
 	/* An entry is a wait of one counter, or a term. */
 	rank->terms = trace_alloc(d->count, sizeof(rank->terms[0]));
 	for (size_t i = 0; i < d->count; i++) {
 		struct trace_op *op = &rank->ops[rank->ops_count];
 
-		if (d->entries[i].flags & BATON_TRACE_TERM)
+		if ((d->entries[i].flags & BATON_TRACE_TERM) ||
+		    is_left_over(rank, &d->entries[i]))
 			continue;
 		read_operation(d, &d->entries[i], op);
 		terms += read_terms(d, i, op, rank->terms + terms);
@@ -399,8 +411,6 @@ read_operations(struct decoder *d)
 	qsort(rank->ops, rank->ops_count, sizeof(rank->ops[0]), compare_calls);
 	for (size_t i = 0; i < rank->ops_count; i++)
 		rank->ops[i].order = i + 1;
-	if (given > rank->header.operations.count)
-		rank->lost = given - rank->header.operations.count;
 }
 
 /* ---- counters and rounds ---- */
