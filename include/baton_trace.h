@@ -150,7 +150,10 @@ enum baton_trace_role {
 	BATON_TRACE_POINT = 1,    /* a record: it takes no time */
 	BATON_TRACE_FUNCTION = 2, /* baton_stream_launch: from armed to completed the stream computes */
 	BATON_TRACE_JOIN = 3,     /* baton_stream_wait: from armed to completed its stream waits */
-	BATON_TRACE_PARENT = 4    /* a group, or a launch of a plan: it is on no stream (`parent`) */
+	BATON_TRACE_PARENT = 4,   /* a group, or a launch of a plan: it is on no stream (`parent`) */
+	/* A message that a probe has found, from then until its receive is issued, or it is discarded (a status
+	 * that is not OK): it is on no stream.  It is the match of a receive from then on. */
+	BATON_TRACE_CLAIM = 5
 };
 
 struct baton_trace_path {
@@ -185,6 +188,7 @@ struct baton_trace_counter {
 	uint8_t kind;    /* entry of the table of kinds */
 	uint8_t used;    /* 0: the entry is free; 1; 2: it counts what did not fit, with peer and tag -2 */
 	uint32_t reserved; /* 0 */
+	/* A message that a probe has found counts as a receive when it is found, and its receive does not. */
 	uint64_t called;
 	uint64_t completed; /* in BATON_OK */
 	uint64_t failed;    /* in any other status */
@@ -217,6 +221,8 @@ struct baton_trace_counter {
 #define BATON_TRACE_LENT 512u /* it has ended, and what carried it kept its buffer */
 /* A receive from any rank: `peer` is the one whose message it has met. */
 #define BATON_TRACE_ANY_SOURCE 1024u
+/* A receive of a message that a probe has found: `signals` is the serial of that message. */
+#define BATON_TRACE_FOUND 2048u
 
 /* An operation.  Its slot is that of its serial: (serial - 1) % count.  A slot belongs to the operation whose
  * serial it has: the library writes what is new about an operation only while its slot has its serial.
@@ -243,7 +249,7 @@ struct baton_trace_operation {
 	uint64_t offset;     /* of the call in its module: where it returns to; without a module its address */
 	uint64_t user_data;  /* of the options */
 	uint64_t parent;     /* the serial of its group or of the launch of a plan; 0: none */
-	uint64_t signals;    /* signals that it adds or awaits; 0: none */
+	uint64_t signals;    /* signals that it adds or awaits; 0: none.  FOUND: a serial */
 	int32_t peer;        /* -1: of several, or none, or a receive from any rank that has met no message */
 	int32_t tag;         /* of messages; -1: it has none */
 	int32_t signal;      /* the signal's index; -1: it has none, or several */

@@ -30,6 +30,8 @@
  */
 #include "claim.h"
 
+#include "life.h"
+
 /* ---- a slot ---- */
 
 /* A slot that leaves another one free: the receive of a message takes a second one until it is issued, so
@@ -108,9 +110,19 @@ batoni_claim_publish(struct batoni_op *claim, size_t bytes)
 	uint64_t word;
 
 	claim->transfer.bytes = bytes;
+	if (unlikely(claim->comm->observed))
+		batoni_op_observe_event(claim, BATONI_EVENT_FOUND);
 	word = atomic_fetch_or_explicit(&claim->word, BATONI_OP_ENGINE,
 	                                memory_order_release);
 	return batoni_op_handle(claim, word);
+}
+
+void
+batoni_claim_spent(struct batoni_op *claim, enum baton_status status)
+{
+	batoni_set(claim->status, (int8_t)status);
+	if (unlikely(claim->comm->observed))
+		batoni_op_observe_event(claim, BATONI_EVENT_SPENT);
 }
 
 /* ---- receiving ---- */
@@ -173,6 +185,7 @@ batoni_claim_meet(struct batoni_op *op)
 	enum baton_status status = batoni_claim_ops(claim)->meet(
 		batoni_path_of(claim), &op->transfer, &claim->transfer);
 
+	batoni_claim_spent(claim, BATON_OK);
 	batoni_claim_free(claim);
 	return status;
 }

@@ -45,6 +45,8 @@ enum baton_status batoni_claim_look(struct batoni_op *claim,
                                     struct batoni_held *held_p);
 /* The program gets the message's handle. */
 baton_request batoni_claim_publish(struct batoni_op *claim, size_t bytes);
+/* The message, of which the program was told, is received (OK), or discarded: observers are told. */
+void batoni_claim_spent(struct batoni_op *claim, enum baton_status status);
 /* The receive is issued: as batoni_path_issue. */
 enum baton_status batoni_claim_meet(struct batoni_op *op);
 /* The receive has its message no more: the claim. */

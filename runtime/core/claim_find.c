@@ -119,6 +119,7 @@ batoni_claim_discard(struct batoni_op *claim)
 	struct baton_comm *comm = claim->comm;
 	enum baton_status status;
 
+	batoni_claim_spent(claim, BATON_ERR_CANCELED);
 	batoni_list_remove(&claim->deadline);
 	if (comm->fault.status != BATON_OK || !batoni_may_drive(comm)) {
 		batoni_op_drop(claim, BATONI_OP_MESSAGE);

@@ -22,7 +22,11 @@ enum batoni_event {
 	BATONI_EVENT_LENT,
 	/* It began ISSUED, and its call does not issue it: the record is not used, and the call begins with
 	 * another one.  The driver. */
-	BATONI_EVENT_UNDONE
+	BATONI_EVENT_UNDONE,
+	/* Of a claim, which has no moves: a probe tells the program of it; and its receive meets it, or it
+	 * is discarded.  The driver. */
+	BATONI_EVENT_FOUND,
+	BATONI_EVENT_SPENT
 };
 
 /* `moved` is told of each move of an operation from state to state (enum batoni_op_state), on the

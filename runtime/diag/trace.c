@@ -11,6 +11,8 @@
  *   moved    otherwise its first move gives it a slot, and counts it; each move writes its
  *            stamp, if the slot still has the operation's serial
  *
+ * A claim (claim.c) has no moves: it has its slot when a probe tells the program of it.
+ *
  * So what is refused has no slot.  What the one-sided layer knows of an operation (its signals) is there
  * when it is handed or moved, or, if it ends within its call, at its end: these get their slots then.
  *
@@ -495,6 +497,12 @@ note_event(const struct batoni_op *op, enum batoni_event what)
 		break;
 	case BATONI_EVENT_UNDONE:
 		leave_call(batoni_traced_of(op));
+		break;
+	case BATONI_EVENT_FOUND:
+		batoni_trace_find(trace, op);
+		break;
+	case BATONI_EVENT_SPENT:
+		batoni_trace_spend(trace, op);
 		break;
 	}
 }

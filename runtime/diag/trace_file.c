@@ -164,7 +164,7 @@ role_of(const struct batoni_kind *kind, uint32_t number)
 	if (BATONI_TRANSFERS >> number & 1u)
 		return BATON_TRACE_TRANSFER;
 	if (kind->off_stream)
-		return BATON_TRACE_PARENT;
+		return kind->place ? BATON_TRACE_PARENT : BATON_TRACE_CLAIM;
 	if (kind->joins)
 		return BATON_TRACE_JOIN;
 	return kind->runs ? BATON_TRACE_FUNCTION : BATON_TRACE_POINT;

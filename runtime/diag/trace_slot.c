@@ -15,14 +15,17 @@
  * parent's serial: the one that sets `serial` first has reserved it.  The driver alone gives it its slot.
  *
  * Counters are the driver's: a table hashed by kind, peer, tag or signal, and context.  They are counted with
- * the slot.
+ * the slot.  A message that a probe finds counts as a receive that is called, since it is one's match from then on.  So
+ * its receive, which takes its counter over, does not count as called.
  */
 #include "trace_slot.h"
 
 #include <stddef.h>
 #include <string.h>
 
+#include "claim.h"
 #include "kind.h"
+#include "ticks.h"
 
 /* ---- counters ---- */
 
@@ -93,6 +96,22 @@ batoni_trace_count_message(struct batoni_trace *trace, const struct batoni_op *o
 	traced->counter = batoni_trace_counter(trace, op->kind, op->transfer.peer,
 	                                       op->transfer.tag, -1);
 	traced->counter->called++;
+}
+
+/* A receive of a message that a probe has found, which was counted then; unless a receive of it has ended before
+ * without it. */
+static void
+count_claimed(struct batoni_trace *trace, const struct batoni_op *op,
+              struct batoni_traced *traced)
+{
+	struct batoni_traced *claim = batoni_traced_of(batoni_claim_of(op));
+
+	if (!claim->counter) {
+		batoni_trace_count_message(trace, op, traced);
+		return;
+	}
+	traced->counter = claim->counter;
+	claim->counter = NULL;
 }
 
 /* n: of units that find_units has found. */
@@ -220,7 +239,13 @@ fill_slot(struct baton_trace_operation *slot, const struct batoni_op *op,
 		flags |= BATON_TRACE_ANY_SOURCE;
 	if (unlikely(batoni_op_list(op)))
 		flags |= BATON_TRACE_TENSORS;
+	if (unlikely(batoni_claim_has(op)))
+		flags |= BATON_TRACE_FOUND;
 	batoni_trace_fill(slot, op, traced->enqueued, 0, BATON_STATE_CALLED, flags);
+	if (unlikely(flags & BATON_TRACE_FOUND))
+		slot->signals = atomic_load_explicit(
+			&batoni_traced_of(batoni_claim_of(op))->serial,
+			memory_order_relaxed);
 	slot->path = transfer ? op->path : UINT8_MAX;
 	slot->bytes = transfer ? op->transfer.bytes : 0;
 	slot->peer = transfer ? op->transfer.peer : -1;
@@ -403,7 +428,9 @@ batoni_trace_place(struct batoni_trace *trace, const struct batoni_op *op,
 	traced->placed = true;
 	take_over(trace, op);
 	add_terms(trace, op, traced, serial, units, n);
-	if (BATONI_MESSAGES >> op->kind & 1u)
+	if (unlikely(batoni_claim_has(op)))
+		count_claimed(trace, op, traced);
+	else if (BATONI_MESSAGES >> op->kind & 1u)
 		batoni_trace_count_message(trace, op, traced);
 	else
 		count_units(trace, op, traced, units, n);
@@ -435,4 +462,49 @@ batoni_trace_stage(struct batoni_trace *trace, const struct batoni_op *op,
 	if (!batoni_kind_of(op)->runs)
 		entry->ran = 0;
 	batoni_trace_close_slot(entry, serial);
+}
+
+/* ---- messages that probes have found ---- */
+
+void
+batoni_trace_find(struct batoni_trace *trace, const struct batoni_op *claim)
+{
+	struct batoni_traced *traced = batoni_traced_of(claim);
+	uint64_t now = batoni_ticks(), serial = take_serial(trace);
+	struct baton_trace_operation *slot;
+
+	traced->placed = true;
+	traced->direct = traced->plain = false;
+	traced->counter = batoni_trace_counter(trace, BATON_OPERATION_RECV,
+	                                       claim->transfer.peer,
+	                                       claim->transfer.tag, -1);
+	traced->counter->called++;
+	atomic_store_explicit(&traced->serial, serial, memory_order_relaxed);
+	slot = open_ring(trace, serial);
+	if (unlikely(!slot))
+		return;
+	batoni_trace_fill(slot, claim, now, now, BATON_STATE_ISSUED, 0);
+	slot->path = claim->path;
+	slot->bytes = claim->transfer.bytes;
+	slot->peer = claim->transfer.peer;
+	slot->tag = claim->transfer.tag;
+	slot->user_data = 0;
+	name_site(trace, batoni_thread.site, slot);
+	batoni_trace_close_slot(slot, serial);
+}
+
+void
+batoni_trace_spend(struct batoni_trace *trace, const struct batoni_op *claim)
+{
+	struct batoni_traced *traced = batoni_traced_of(claim);
+	struct baton_trace_operation *slot = batoni_trace_slot_of(trace, traced);
+
+	/* It is discarded, and no receive of it counts that. */
+	if (traced->counter)
+		traced->counter->failed++;
+	if (!slot)
+		return;
+	slot->completed = batoni_ticks();
+	slot->state = BATON_STATE_ENDED;
+	slot->status = claim->status;
 }

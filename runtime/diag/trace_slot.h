@@ -20,6 +20,10 @@ void batoni_trace_adopt(struct batoni_trace *trace, const struct batoni_op *pare
 /* Write down what the driver has not seen yet.  The enqueuer, before it hands it over. */
 void batoni_trace_stage(struct batoni_trace *trace, const struct batoni_op *op,
                         struct batoni_traced *traced);
+/* A probe tells the program of a message: it gets a slot, and counts as a receive that is called.  And it is
+ * received, or discarded.  The driver. */
+void batoni_trace_find(struct batoni_trace *trace, const struct batoni_op *claim);
+void batoni_trace_spend(struct batoni_trace *trace, const struct batoni_op *claim);
 /* The counter; it is made if there is none.  The driver. */
 struct baton_trace_counter *
 batoni_trace_counter(struct batoni_trace *trace, unsigned kind, int peer, int tag,

@@ -180,6 +180,7 @@ baton_probe(int peer, int tag, struct baton_comm *comm,
 	struct probing p = {.comm = comm, .peer = peer, .tag = tag};
 	enum baton_status status = check_probe(call, &p, message_p, info_p);
 
+	BATONI_KEEP_SITE();
 	if (status != BATON_OK)
 		return status;
 	status = batoni_drive_until(probe_further, &p, BATONI_NEVER);

@@ -365,6 +365,49 @@ def check_hang(tool):
         require(list(reasons) == ['circle'] and 'rank 1 has called the send, but its stream is not past '
                 'the receive of tag 9' in reasons['circle'][0]['sentence'], reasons)
 
+    # A probe has found the one message that there is.  A receive waits for the next one, and the sender, whose message
+    # is long, for a receive of that one.
+    claim = t.operation(t.CLAIM, 1, 0, 5, **at(20))
+    receive = t.operation(t.RECV, 2, 0, 5, **at(30))
+    said = 'rank 1 has found tag 5 of rank 0 by a probe and not received it'
+    for counters in ((), (t.counter(t.RECV, 0, 5, 2, 0),)):
+        folder = Folder(tool).add(t.make(0, 2, [t.operation(t.SEND, 1, 1, 5, **at(10))]))
+        folder.add(t.make(1, 2, [claim, receive], counters=counters))
+        report = folder.report('--hang', status=1)['moments'][0]
+        require([(one['operation'], one['state'], one['why']) for one in report['waiting']] ==
+                [('send of tag 5 to rank 1', 'issued', 'rank 1 has found it by a probe and not received it'),
+                 ('message of tag 5 from rank 0', 'found by a probe',
+                  'no call has received it (baton_recv_message)'),
+                 ('receive of tag 5 from rank 0', 'issued',
+                  'rank 0 has sent tag 5 once, and this is the one with number 2')], report)
+        texts = [reason['sentence'] for reason in report['reasons']]
+        require(sorted(texts) == [said, 'rank 1 waits in its receive of tag 5 from rank 0: rank 0 has sent tag 5 '
+                                  'once, and this is the one with number 2'], texts)
+        require(report['waiting'][1]['waited_ns'] == 10, report)
+        require(said in folder.trace('--hang', status=1)[0], 'the text')
+    # Its receive stands behind that other one; then it is what waits.
+    _, reasons = hang(tool, [t.operation(t.SEND, 1, 1, 5, **at(10))],
+                      [claim, receive, t.operation(t.RECV, 3, 0, 5, enqueued=40, signals=1, flags=t.FOUND)])
+    texts = [reason['sentence'] for kind in reasons for reason in reasons[kind]]
+    require(not any('by a probe' in text for text in texts) and
+            any('rank 1 has called the receive, but its stream is not past' in text for text in texts), texts)
+    # Messages that are received in another order than they were found in match those that were found.
+    folder = Folder(tool).ranks(
+        [t.operation(t.SEND, i, 1, 5, size=100 * i, **done(i)) for i in (1, 2, 3)],
+        [t.operation(t.CLAIM, 1, 0, 5, **at(10), completed=41), t.operation(t.RECV, 2, 0, 5, **done(20)),
+         t.operation(t.CLAIM, 3, 0, 5, **at(21), completed=31),
+         t.operation(t.RECV, 4, 0, 5, signals=3, flags=t.FOUND, **done(30)),
+         t.operation(t.RECV, 5, 0, 5, signals=1, flags=t.FOUND, **done(40))])
+    require(folder.report()['matched'] == {'messages': 3, 'waits': 0}, 'messages that were found')
+    require('Nothing hangs' in folder.trace('--hang')[0], 'it hangs')
+    events = json.loads(folder.written('perfetto'))['traceEvents']
+    flows = {}
+    for event in events:
+        if event['ph'] in 'sf':
+            flows.setdefault(event['id'], {})[event['ph']] = event['ts']
+    require(sorted((flow['s'], flow['f']) for flow in flows.values()) ==
+            [(0.0, 0.043), (0.001, 0.023), (0.002, 0.033)], flows)
+
     # A rank of which nothing is known; and a function that does not return.
     folder = Folder(tool).add(t.make(0, 2, [t.operation(t.RECV, 1, 1, 0, **at(1)),
                                             t.operation(t.FUNCTION, 2, enqueued=2, armed=2, stream=3),
@@ -438,6 +481,7 @@ MISTAKES = {
                'of tag 4 from rank 1'),
     'tag': ('absent', [2, 0], 'rank 2 waits in its receive of tag 7 from rank 0: '
             'rank 0 has sent tag 6 twice and tag 7 never'),
+    'probe': ('program', [2], 'rank 2 has found tag 5 of rank 0 by a probe and not received it'),
     'signal': ('absent', [1, 0], 'rank 0 has given signal 3 once, and this is the wait for its unit 2'),
 }
 

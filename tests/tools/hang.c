@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that hangs, for `baton trace --hang`: three ranks, one of three mistakes, and one of
+ * A program that hangs, for `baton trace --hang`: three ranks, one of four mistakes, and one of
  * four ends.
  *
- *   hang circle|tag|signal pause|deadline|abort|leave
+ *   hang circle|tag|signal|probe pause|deadline|abort|leave
  *
  * circle: each rank receives from the one before it, and sends behind that.  tag: rank 0 sends tag 6
  * twice, and rank 2 receives tag 7; rank 1 receives what rank 2 would send then.  signal: rank 1 waits
- * for two signals of rank 0, which gives one.
+ * for two signals of rank 0, which gives one.  probe: rank 2 finds the one message of rank 0, and then calls a plain
+ * receive.
  *
  * Once what it hangs in is with the transport a rank prints a line.  Then it pauses until somebody
  * kills it; or its operations end at their deadlines; or it aborts; or its process just ends.
@@ -101,11 +102,29 @@ missing_signal(struct rank *r)
 		     "baton_wait_signal");
 }
 
+static void
+found_message(struct rank *r)
+{
+	enum baton_status status = BATON_PENDING;
+	baton_message message;
+
+	if (r->rank == 0)
+		send_to(r, 2, 5);
+	if (r->rank != 2)
+		return;
+	while (status == BATON_PENDING)
+		status = baton_probe(0, 5, r->comm, &message, NULL);
+	must(status, "baton_probe");
+	hang_in_receive(r, 0, 5);
+}
+
 static const struct {
 	const char *name;
 	void (*make)(struct rank *r);
-} mistakes[] = {
-	{"circle", circle}, {"tag", wrong_tag}, {"signal", missing_signal}};
+} mistakes[] = {{"circle", circle},
+                {"tag", wrong_tag},
+                {"signal", missing_signal},
+                {"probe", found_message}};
 
 static void
 make_mistake(struct rank *r)
@@ -188,7 +207,7 @@ int
 main(int argc, char **argv)
 {
 	if (argc != 3) {
-		fprintf(stderr, "usage: hang circle|tag|signal "
+		fprintf(stderr, "usage: hang circle|tag|signal|probe "
 		                "pause|deadline|abort|leave\n");
 		return 64;
 	}

@@ -39,10 +39,12 @@ add_head(struct hang *h, const struct trace_op *op)
 	                                     .next = SIZE_MAX};
 }
 
-/* It is what a program calls; groups and launches are told of by their members. */
+/* It is what a program calls; groups and launches are told of by their members, and a claim by its receive. */
 static bool
-is_told(const struct trace_op *op)
+is_told(const struct trace_op *op, int64_t moment)
 {
+	if (op->kind == TRACE_CLAIM)
+		return !op->found || !trace_pending(op->found, moment);
 	return op->row != SIZE_MAX && op->kind != BATON_OPERATION_RECORD;
 }
 
@@ -52,8 +54,12 @@ find_heads(struct hang *h, const struct trace_rank *rank, bool *row_seen)
 	for (size_t i = 0; i < rank->ops_count; i++) {
 		const struct trace_op *op = &rank->ops[i];
 
-		if (!is_told(op) || !trace_pending(op, h->moment))
+		if (!is_told(op, h->moment) || !trace_pending(op, h->moment))
 			continue;
+		if (op->kind == TRACE_CLAIM) {
+			add_head(h, op);
+			continue;
+		}
 		/* The first on its stream waits for no other one of Baton's there. */
 		if (trace_by(op->armed, h->moment) || !row_seen[op->row])
 			add_head(h, op);
@@ -140,7 +146,8 @@ find_first(struct hang *h)
 	for (size_t i = h->count; i > 0; i--) {
 		int place = h->heads[i - 1].op->of->place;
 
-		if (place >= 0)
+		/* The host waits for no claim. */
+		if (place >= 0 && h->heads[i - 1].op->kind != TRACE_CLAIM)
 			h->first[place] = i - 1;
 	}
 }
@@ -181,6 +188,8 @@ state_of(const struct hang *h, const struct head *head)
 {
 	const struct trace_op *op = head->op;
 
+	if (op->kind == TRACE_CLAIM)
+		return "found by a probe";
 	if (op->row == SIZE_MAX)
 		return "overwritten in the ring";
 	if (!trace_by(op->armed, h->moment))
@@ -222,7 +231,9 @@ head_report(const struct hang *h, const struct head *head)
 			? "pending"
 			: baton_status_name((enum baton_status)op->status),
 		"waited_ns",
-		(json_int_t)(row ? until_of(h, op) - since : 0), "running",
+		(json_int_t)(row || op->kind == TRACE_CLAIM ? until_of(h, op) - since
+		                                            : 0),
+		"running",
 		op->of->alive, "site",
 		op->site, "waits_for_rank", head->wait.peer, "call_never_came",
 		head->wait.cause == TRACE_ABSENT, "why", head->wait.why);
@@ -239,7 +250,7 @@ moment_of(const struct trace *trace, enum trace_end end, json_int_t *later_p)
 	struct trace_op **ops = trace_all(trace, &count);
 
 	for (size_t i = 0; i < count; i++) {
-		if (!is_told(ops[i]) || trace_end(ops[i]) != end)
+		if (!is_told(ops[i], TRACE_NEVER) || trace_end(ops[i]) != end)
 			continue;
 		if (end == TRACE_PENDING)
 			first = TRACE_NEVER;
@@ -248,7 +259,7 @@ moment_of(const struct trace *trace, enum trace_end end, json_int_t *later_p)
 	}
 	*later_p = 0;
 	for (size_t i = 0; i < count; i++)
-		*later_p += is_told(ops[i]) && trace_end(ops[i]) == end &&
+		*later_p += is_told(ops[i], TRACE_NEVER) && trace_end(ops[i]) == end &&
 		            !trace_pending(ops[i], first);
 	free(ops);
 	return first;

@@ -17,6 +17,7 @@ trace_side(const struct trace_op *op)
 	case BATON_OPERATION_SEND:
 		return TRACE_SEND;
 	case BATON_OPERATION_RECV:
+	case TRACE_CLAIM:
 		return TRACE_RECV;
 	case BATON_OPERATION_SIGNAL:
 		return TRACE_SIGNAL;
@@ -39,6 +40,7 @@ trace_is_transfer(const struct trace_op *op)
 	case BATON_OPERATION_PLAN:
 	case TRACE_FUNCTION:
 	case TRACE_JOIN:
+	case TRACE_CLAIM:
 	case TRACE_OTHER:
 		return false;
 	default:

@@ -5,7 +5,8 @@
  * Messages match in the order of the calls on each (communicator, source, target, tag): the n-th
  * send with the n-th receive.  What ended early, before it had a message, has left its queue
  * (semantics.md, "Matching") and gets no number.  A receive from any rank counts in the queue of the rank
- * whose message it got.  Where the ring has lost the first operations of a rank, numbers are counted
+ * whose message it got.  A message that a probe has found has its number from when it was found, and its receive has
+ * that.  Where the ring has lost the first operations of a rank, numbers are counted
  * backwards from the counters, which nothing overwrites.
  *
  * A signal's number is the units that its counter has with it, and a wait's the units that are to
@@ -47,6 +48,8 @@ trace_queue(const struct trace_rank *rank, enum trace_side side, int peer,
 bool
 trace_keeps_place(const struct trace_op *op)
 {
+	if (op->kind == TRACE_CLAIM)
+		return true;
 	switch (op->status) {
 	case BATON_OK:
 	case BATON_PENDING:
@@ -77,6 +80,8 @@ takes(const struct trace_op *op, const struct trace_term *term)
 static size_t
 places(const struct trace_op *op)
 {
+	if (op->found_serial != 0)
+		return 0;
 	if (op->terms)
 		return op->kind == BATON_OPERATION_WAIT_COUNT ? 0
 		                                              : op->terms_count;
@@ -235,6 +240,44 @@ number_ops(struct trace_rank *rank)
 	}
 }
 
+static int
+compare_serials(const void *a, const void *b)
+{
+	const struct trace_op *x = *(struct trace_op *const *)a;
+	const struct trace_op *y = *(struct trace_op *const *)b;
+
+	return (x->serial > y->serial) - (x->serial < y->serial);
+}
+
+/* Join claims and their receives, which have one number. */
+static void
+join_claims(struct trace_rank *rank)
+{
+	struct trace_op **claims = trace_alloc(rank->ops_count, sizeof(claims[0]));
+	size_t count = 0;
+
+	for (size_t i = 0; i < rank->ops_count; i++) {
+		if (rank->ops[i].kind == TRACE_CLAIM)
+			claims[count++] = &rank->ops[i];
+	}
+	qsort(claims, count, sizeof(claims[0]), compare_serials);
+	for (size_t i = 0; count > 0 && i < rank->ops_count; i++) {
+		struct trace_op *op = &rank->ops[i], **found;
+		const struct trace_op key = {.serial = op->found_serial}, *at = &key;
+
+		found = op->found_serial == 0
+		                ? NULL
+		                : bsearch(&at, claims, count, sizeof(claims[0]),
+		                          compare_serials);
+		if (!found)
+			continue;
+		op->found = *found;
+		(*found)->found = op;
+		op->number = (*found)->number;
+	}
+	free(claims);
+}
+
 void
 trace_number(struct trace_rank *rank)
 {
@@ -242,4 +285,5 @@ trace_number(struct trace_rank *rank)
 	add_queues(rank);
 	count_queues(rank);
 	number_ops(rank);
+	join_claims(rank);
 }

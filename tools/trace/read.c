@@ -136,6 +136,8 @@ kind_of(const struct decoder *d, unsigned number)
 		return TRACE_FUNCTION;
 	case BATON_TRACE_JOIN:
 		return TRACE_JOIN;
+	case BATON_TRACE_CLAIM:
+		return TRACE_CLAIM;
 	default:
 		return number >= BATON_OPERATION_SEND &&
 				       number <= BATON_OPERATION_ATOMIC
@@ -232,6 +234,7 @@ read_operation(const struct decoder *d, const struct baton_trace_operation *from
 		.fresh = from->state == BATON_STATE_CALLED,
 		.bytes = ended ? from->done_bytes : from->bytes,
 		.units = 1,
+		.serial = from->serial,
 		.order = from->serial,
 		.stream = from->stream,
 		.parent = from->parent,
@@ -243,6 +246,11 @@ read_operation(const struct decoder *d, const struct baton_trace_operation *from
 	if (op->kind == BATON_OPERATION_SIGNAL ||
 	    op->kind == BATON_OPERATION_PUT_SIGNAL)
 		op->units = from->signals;
+	/* The claim has its place among the receives. */
+	if (op->kind == BATON_OPERATION_RECV && (op->flags & BATON_TRACE_FOUND)) {
+		op->units = 0;
+		op->found_serial = from->signals;
+	}
 	fill_stamps(op);
 	name_site(d, from, op->site, sizeof(op->site));
 }

@@ -19,6 +19,13 @@ append_head(char *text, size_t size, const struct head *head)
 	size_t length = strlen(text);
 	char what[128];
 
+	if (head->op->kind == TRACE_CLAIM) {
+		snprintf(text + length, size - length,
+		         "rank %d has found tag %d of rank %d by a probe and not "
+		         "received it",
+		         head->op->of->rank, head->op->tag, head->op->peer);
+		return;
+	}
 	trace_what(head->op, what, sizeof(what));
 	snprintf(text + length, size - length, "rank %d waits in its %s: %s",
 	         head->op->of->rank, what, head->wait.why);
@@ -131,7 +138,10 @@ tell_of_end(json_t *reasons, const struct end *end)
 	length = strlen(text);
 	if (end->count > 1)
 		snprintf(text + length, sizeof(text) - length,
-		         "; and so do %zu more of its operations", end->count - 1);
+		         head->op->kind == TRACE_CLAIM
+		                 ? "; and so %zu more of that tag"
+		                 : "; and so do %zu more of its operations",
+		         end->count - 1);
 	json_array_append_new(ranks, json_integer(head->op->of->rank));
 	if (head->wait.peer >= 0 && head->wait.peer != head->op->of->rank)
 		json_array_append_new(ranks, json_integer(head->wait.peer));
@@ -146,6 +156,7 @@ add_end(struct end *ends, size_t *count, const struct head *head)
 
 		if (other->op->of == head->op->of &&
 		    other->op->kind == head->op->kind &&
+		    (other->op->kind != TRACE_CLAIM || other->op->peer == head->op->peer) &&
 		    other->wait.peer == head->wait.peer &&
 		    other->wait.cause == head->wait.cause &&
 		    (other->op->tag == head->op->tag ||

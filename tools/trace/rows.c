@@ -81,11 +81,12 @@ trace_all(const struct trace *trace, size_t *count_p)
 }
 
 
-/* Groups, and launches of plans, are on no stream. */
+/* Groups, launches of plans, and messages that probes have found, are on no stream. */
 static bool
 is_on_stream(const struct trace_op *op)
 {
-	return op->kind != BATON_OPERATION_PLAN && op->kind != TRACE_OTHER;
+	return op->kind != BATON_OPERATION_PLAN && op->kind != TRACE_CLAIM &&
+	       op->kind != TRACE_OTHER;
 }
 
 static struct trace_op **

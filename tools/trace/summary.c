@@ -292,7 +292,7 @@ messages_report(const struct trace *trace)
 		for (size_t k = 0; k < trace->ranks[i].ops_count; k++) {
 			const struct trace_op *op = &trace->ranks[i].ops[k];
 
-			messages += trace_side(op) == TRACE_RECV && op->match;
+			messages += op->kind == BATON_OPERATION_RECV && op->match;
 			signals += op->terms && op->match;
 		}
 	}

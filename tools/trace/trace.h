@@ -19,7 +19,7 @@
 #include <baton_trace.h>
 
 /* Kinds beside those of enum baton_operation: by their role. */
-enum { TRACE_FUNCTION = 64, TRACE_JOIN, TRACE_OTHER };
+enum { TRACE_FUNCTION = 64, TRACE_JOIN, TRACE_CLAIM, TRACE_OTHER };
 
 /* Stamps are nanoseconds since the first one of the trace, on one clock (clock.c; before that
  * they are as in the file). */
@@ -53,7 +53,8 @@ struct trace_op {
 	unsigned flags;  /* BATON_TRACE_* */
 	unsigned path;   /* what carried it: trace_path */
 	uint64_t bytes;  /* moved, or to be moved */
-	uint64_t units;  /* of a signal; of others 1 */
+	uint64_t units;  /* of a signal; of a receive of a claim 0; of others 1 */
+	uint64_t serial;
 	uint64_t order;  /* of the calls of its rank, from 1 */
 	/* The how-many-th of its queue, from 1; of a signal its last unit.  0: not known, or it has left. */
 	uint64_t number;
@@ -61,6 +62,9 @@ struct trace_op {
 	size_t row;     /* index of trace->rows; SIZE_MAX: it is on no stream */
 	int64_t enqueued, armed, issued, ended; /* TRACE_NEVER: it did not come so far */
 	struct trace_op *match; /* the other side of a message, or of a signal the first wait; or NULL */
+	/* Of a receive of a message that a probe has found: that claim.  Of a claim: its latest receive.  Or NULL. */
+	struct trace_op *found;
+	uint64_t found_serial; /* the claim's; 0 */
 	struct trace_term *terms; /* of a wait for signals */
 	size_t terms_count;
 	bool fresh;    /* the engine has not seen it, so no counter counts it */

@@ -189,6 +189,17 @@ find_far(const struct trace *trace, const struct trace_op *op, int64_t moment,
 	struct trace_wait own = {.peer = -1};
 
 	wait->peer = op->of->rank;
+	if (op->kind == TRACE_CLAIM) {
+		if (op->found && trace_by(op->found->enqueued, moment)) {
+			find_far(trace, op->found, moment, wait);
+			return;
+		}
+		wait->cause = TRACE_LATE;
+		wait->next = op;
+		add_text(wait, "rank %d has found it by a probe and not received it",
+		         op->of->rank);
+		return;
+	}
 	if (!trace_by(op->armed, moment)) {
 		wait->cause = TRACE_LATE;
 		wait->next = op;
@@ -509,6 +520,8 @@ find_far_side(const struct trace *trace, const struct trace_op *op, int64_t mome
 		         op->kind == TRACE_FUNCTION ? "the function has not returned"
 		         : op->kind == TRACE_JOIN   ? "the request that it waits for has "
 		                                      "not ended"
+		         : op->kind == TRACE_CLAIM  ? "no call has received it "
+		                                      "(baton_recv_message)"
 		                                    : "what it is of has not ended");
 	}
 }

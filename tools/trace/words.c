@@ -38,6 +38,8 @@ trace_kind(int kind)
 		return "function";
 	case TRACE_JOIN:
 		return "join";
+	case TRACE_CLAIM:
+		return "message";
 	default:
 		return "operation";
 	}
@@ -102,6 +104,7 @@ trace_what(const struct trace_op *op, char *text, size_t size)
 	switch (op->kind) {
 	case BATON_OPERATION_SEND:
 	case BATON_OPERATION_RECV:
+	case TRACE_CLAIM:
 		what_message(op, text, size);
 		return;
 	case BATON_OPERATION_SIGNAL:

@@ -457,6 +457,98 @@ START_TEST(receives_from_any_rank_move_to_the_rank_of_their_message)
 }
 END_TEST
 
+static baton_message
+probe_for(int rank, int peer, int tag)
+{
+	baton_message message;
+	enum baton_status status;
+
+	do
+		status = baton_probe(peer, tag, comms[rank], &message, NULL);
+	while (status == BATON_PENDING);
+	ck_assert_int_eq(status, BATON_OK);
+	return message;
+}
+
+static baton_request
+recv_message(int rank, baton_message message, baton_stream stream)
+{
+	baton_request request;
+
+	ck_assert_int_eq(baton_recv_message(in, sizeof(in), BATON_UINT8, message,
+	                                    comms[rank], stream, &detached, &request),
+	                 BATON_OK);
+	return request;
+}
+
+START_TEST(what_a_probe_has_found_is_there_and_counts_once)
+{
+	const struct baton_trace_operation *found, *received;
+	struct baton_trace_counter counter;
+	baton_request sent, early;
+	baton_message message;
+
+	open_comms(2);
+	sent = send_to(0, 1, 3, 10);
+	message = probe_for(1, 0, 3);
+	map_files();
+	found = find(1, "message", 0);
+	ck_assert_int_eq(found->status, BATON_PENDING);
+	ck_assert_int_eq(found->peer, 0);
+	ck_assert_int_eq(found->tag, 3);
+	ck_assert_uint_eq(found->bytes, 10);
+	ck_assert_uint_gt(found->enqueued, 0);
+	ck_assert_uint_gt(found->module, 0);
+	counter = counted(1, BATON_OPERATION_RECV, 0, 3);
+	assert_counts(&counter, 1, 0, 0);
+	early = recv_message(1, message, streams[1]);
+	finish(early, BATON_OK);
+	finish(sent, BATON_OK);
+	received = find(1, "recv", 0);
+	ck_assert_uint_eq(received->flags & BATON_TRACE_FOUND, BATON_TRACE_FOUND);
+	ck_assert_uint_eq(received->signals, found->serial);
+	ck_assert_int_eq(found->status, BATON_OK);
+	ck_assert_uint_ge(found->completed, found->enqueued);
+	counter = counted(1, BATON_OPERATION_RECV, 0, 3);
+	assert_counts(&counter, 1, 1, 0);
+	ck_assert_uint_eq(counter.bytes, 10);
+	close_comms(2);
+}
+END_TEST
+
+/* By a receive that ends before its stream has come to it, and by a destroy. */
+START_TEST(what_a_probe_has_found_and_is_discarded_has_failed_once)
+{
+	struct baton_trace_counter counter;
+	baton_request before, early;
+
+	open_comms(2);
+	baton_release(&(baton_request){send_to(0, 1, 3, 10)});
+	baton_release(&(baton_request){send_to(0, 1, 3, 10)});
+	ck_assert_int_eq(baton_recv(in, 1, BATON_UINT8, 0, 9, comms[1], streams[1], NULL,
+	                            &before),
+	                 BATON_OK);
+	early = recv_message(1, probe_for(1, 0, 3), streams[1]);
+	ck_assert_int_eq(baton_cancel(early), BATON_OK);
+	finish(early, BATON_ERR_CANCELED);
+	finish(send_to(0, 1, 9, 1), BATON_OK);
+	finish(before, BATON_OK);
+	probe_for(1, 0, 3);
+	map_files();
+	ck_assert_int_eq(find(1, "message", 0)->status, BATON_ERR_CANCELED);
+	ck_assert_int_eq(find(1, "message", 1)->status, BATON_PENDING);
+	counter = counted(1, BATON_OPERATION_RECV, 0, 3);
+	assert_counts(&counter, 2, 0, 1);
+	/* What it discards ends the send of the other. */
+	ck_assert_int_eq(baton_comm_destroy(comms[1]), BATON_OK);
+	ck_assert_int_eq(baton_stream_destroy(comms[0], streams[0]), BATON_OK);
+	ck_assert_int_eq(baton_comm_destroy(comms[0]), BATON_OK);
+	ck_assert_int_eq(find(1, "message", 1)->status, BATON_ERR_CANCELED);
+	counter = counted(1, BATON_OPERATION_RECV, 0, 3);
+	assert_counts(&counter, 2, 0, 2);
+}
+END_TEST
+
 START_TEST(signals_and_waits_have_their_index_and_number)
 {
 	const struct baton_wait_signal_desc two[2] = {
@@ -1046,6 +1138,8 @@ main(void)
 		calls_that_are_refused_are_not_there,
 		failures_have_their_status,
 		receives_from_any_rank_move_to_the_rank_of_their_message,
+		what_a_probe_has_found_is_there_and_counts_once,
+		what_a_probe_has_found_and_is_discarded_has_failed_once,
 		signals_and_waits_have_their_index_and_number,
 		groups_and_plans_are_parents,
 		rounds_and_the_number_are_the_communicators,
