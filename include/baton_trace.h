@@ -51,7 +51,7 @@ struct baton_trace_reading {
 
 /* baton_trace_header.state */
 enum baton_trace_state {
-	BATON_TRACE_MAKING = 0, /* its header is not complete */
+	BATON_TRACE_MAKING = 0, /* its header is not complete: its communicator is being created */
 	/* The communicator is in use; or its process has ended, in any way, without destroying it: then no
 	 * process has `pid` and `process_start`. */
 	BATON_TRACE_OPEN = 1,

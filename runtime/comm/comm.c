@@ -478,6 +478,7 @@ no_memory:
 void
 batoni_comm_discard(struct baton_comm *comm)
 {
+	batoni_trace_discard(comm);
 	comm_free(comm);
 }
 

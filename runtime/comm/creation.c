@@ -385,7 +385,6 @@ start_communicator(struct batoni_creation *creation, struct batoni_transport *tr
 
 	creation->comm->opened = creation->opening.transport;
 	creation->comm->bootstrap = bootstrap->kind;
-	creation->comm->setup = creation->setup;
 	batoni_comm_start(creation->comm, transport);
 	for (unsigned i = 0; i < creation->rounds_count; i++)
 		batoni_trace_round(creation->comm, creation->rounds[i].enter,
@@ -446,6 +445,11 @@ prepare(struct batoni_creation *creation)
 		report(creation, &creation->mine.report.outcome);
 		return;
 	}
+	creation->comm->setup = creation->setup;
+	creation->comm->rank = creation->bootstrap.rank;
+	creation->comm->size = creation->bootstrap.size;
+	/* That takes a while, and no deadline runs before all ranks have come to the next exchange. */
+	batoni_trace_make(creation->comm);
 	*opening = (struct batoni_opening){
 		.engine = &batoni_engine_calls,
 		.bootstrap = &creation->bootstrap,

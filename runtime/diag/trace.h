@@ -7,8 +7,12 @@
 
 struct baton_comm;
 
-/* What keeps the trace, if BATON_TRACE asks for it; NULL: nobody does.  It has made comm->trace.  The
- * communicator's transport is known, and its number for traces (opening.h), if it has one. */
+/* Make comm->trace, if BATON_TRACE asks for one.  Rank, size and setup of the communicator are known, with its number for
+ * traces (opening.h). */
+void batoni_trace_make(struct baton_comm *comm);
+/* The communicator does not come to be, nor does its file. */
+void batoni_trace_discard(struct baton_comm *comm);
+/* What keeps the trace from now on; NULL: nobody does.  The communicator's transport is known. */
 const struct batoni_observer *batoni_trace_observer(struct baton_comm *comm);
 /* All its paths are known. */
 void batoni_trace_paths(struct baton_comm *comm);

@@ -7,13 +7,28 @@
 #include "ticks.h"
 #include "trace_file.h"
 
+void
+batoni_trace_make(struct baton_comm *comm)
+{
+	if (unlikely(*batoni_config()->trace) && comm->setup.trace_error == 0)
+		comm->trace = batoni_trace_file_make(comm);
+}
+
+void
+batoni_trace_discard(struct baton_comm *comm)
+{
+	if (comm->trace)
+		batoni_trace_file_discard(comm->trace);
+	comm->trace = NULL;
+}
+
 const struct batoni_observer *
 batoni_trace_observer(struct baton_comm *comm)
 {
-	if (likely(!*batoni_config()->trace) || comm->setup.trace_error != 0)
+	if (likely(!comm->trace))
 		return NULL;
-	comm->trace = batoni_trace_file_make(comm);
-	return comm->trace ? &batoni_trace_observes : NULL;
+	batoni_trace_file_open(comm->trace, comm);
+	return &batoni_trace_observes;
 }
 
 void

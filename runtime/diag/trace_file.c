@@ -3,7 +3,9 @@
  * The file of a trace: made, mapped, and closed (the format is baton_trace.h).
  *
  * All of its blocks are taken when it is made, and its pages are mapped: a full file system refuses the trace
- * then, and does not kill the program later (SIGBUS), and no operation pays for a page fault.
+ * then, and does not kill the program later (SIGBUS), and no operation pays for a page fault.  That takes
+ * milliseconds, or more on a busy node.  So it is made before the ranks' last exchange within the creation
+ * (creation.c): behind that, peers may be in their operations, whose deadlines run.
  *
  * What is in the file is the kernel's, so it stays however the process ends: nothing has to be caught
  * or written then.  A child of fork() does not have the mapping.
@@ -151,8 +153,6 @@ say_who(struct baton_trace_header *header, const struct baton_comm *comm)
 	             sizeof(header->program) - 1);
 	header->program[n > 0 ? n : 0] = '\0';
 	copy_text(header->library, sizeof(header->library), baton_version());
-	copy_text(header->transport, sizeof(header->transport),
-	          comm->transport_ops->name);
 	copy_text(header->device, sizeof(header->device), comm->device_ops->name);
 }
 
@@ -367,10 +367,17 @@ batoni_trace_file_make(const struct baton_comm *comm)
 	fill_header(trace, comm, &laid);
 	find_tables(trace);
 	pthread_mutex_init(&trace->modules_lock, NULL);
+	return trace;
+}
+
+void
+batoni_trace_file_open(struct batoni_trace *trace, const struct baton_comm *comm)
+{
+	copy_text(trace->header->transport, sizeof(trace->header->transport),
+	          comm->transport_ops->name);
 	__atomic_store_n(&trace->header->state, BATON_TRACE_OPEN,
 	                 __ATOMIC_RELEASE);
 	batoni_log(BATONI_LOG_INFO, "rank %d: trace: %s", comm->rank, trace->path);
-	return trace;
 }
 
 /* ---- closed ---- */
@@ -389,6 +396,21 @@ batoni_trace_file_note_fault(struct batoni_trace *trace,
 	__atomic_store_n(&header->status, status, __ATOMIC_RELEASE);
 }
 
+static void
+forget(struct batoni_trace *trace)
+{
+	munmap(trace->header, trace->bytes);
+	pthread_mutex_destroy(&trace->modules_lock);
+	batoni_free(trace);
+}
+
+void
+batoni_trace_file_discard(struct batoni_trace *trace)
+{
+	unlink(trace->path);
+	forget(trace);
+}
+
 void
 batoni_trace_file_close(struct batoni_trace *trace)
 {
@@ -397,7 +419,5 @@ batoni_trace_file_close(struct batoni_trace *trace)
 	batoni_trace_file_read_clocks(trace);
 	header->ended = batoni_ticks();
 	__atomic_store_n(&header->state, BATON_TRACE_CLOSED, __ATOMIC_RELEASE);
-	munmap(header, trace->bytes);
-	pthread_mutex_destroy(&trace->modules_lock);
-	batoni_free(trace);
+	forget(trace);
 }

@@ -66,6 +66,11 @@ extern const struct batoni_observer batoni_trace_observes;
 
 /* Make the file of this communicator, all of it in memory.  NULL: it cannot be, and the log says why. */
 struct batoni_trace *batoni_trace_file_make(const struct baton_comm *comm);
+/* The communicator is in use from here on. */
+void batoni_trace_file_open(struct batoni_trace *trace,
+                            const struct baton_comm *comm);
+/* It never was: the file is removed. */
+void batoni_trace_file_discard(struct batoni_trace *trace);
 /* Read the clocks again; the driver. */
 void batoni_trace_file_read_clocks(struct batoni_trace *trace);
 /* The communicator is broken: keep that, once. */

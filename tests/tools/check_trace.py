@@ -186,7 +186,7 @@ def check_faults(tool):
                            (whole.replace(b'BATONTRC', b'BATONTRX'), 'does not begin'),
                            (whole[:8] + b'\0\0\0\2' + whole[12:], 'other byte order'),
                            (whole[:8] + b'\7\0\0\0' + whole[12:], 'another version'),
-                           (t.make(0, 2, first, state=0), 'was not completed'),
+                           (t.make(0, 2, first, state=0), 'is not complete'),
                            (t.make(2, 2, first), 'a rank that there cannot be')):
         report = Folder(tool).add(content, 'odd').add(t.make(1, 2, second)).report(status=1)
         require(f'odd.trace is left out: it {words}'[:25] in sentences(report) and

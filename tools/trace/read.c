@@ -50,7 +50,8 @@ check_header(const struct baton_trace_header *header, size_t size)
 	if (size < header->header_bytes || header->header_bytes < 128)
 		return "is shorter than its header";
 	if (header->state == BATON_TRACE_MAKING)
-		return "was not completed: its process ended while it made it";
+		return "is not complete: its communicator is being created, or its "
+		       "process ended meanwhile";
 	if (header->size < 1 || header->size > RANKS_MAX || header->rank < 0 ||
 	    header->rank >= header->size)
 		return "has a rank that there cannot be";

@@ -3,9 +3,11 @@
  * The bootstrap of ranks in one process (transport/bootstrap/threads/), by turns; and creations over
  * it, and over the one by sockets, likewise.
  */
+#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "comm.h"
@@ -253,6 +255,70 @@ START_TEST(ranks_that_fail_alike_have_the_same_sentence)
 }
 END_TEST
 
+/* ---- traces ---- */
+
+static char folder[] = "/tmp/baton-creation-XXXXXX";
+
+static void
+trace_to_folder(void)
+{
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	setenv("BATON_TRACE", folder, 1);
+}
+
+static unsigned
+count_files(void)
+{
+	DIR *dir = opendir(folder);
+	struct dirent *entry;
+	unsigned n = 0;
+
+	ck_assert_ptr_nonnull(dir);
+	while ((entry = readdir(dir)))
+		n += entry->d_name[0] != '.';
+	closedir(dir);
+	return n;
+}
+
+static void
+remove_folder(void)
+{
+	DIR *dir = opendir(folder);
+	struct dirent *entry;
+
+	while ((entry = readdir(dir))) {
+		if (entry->d_name[0] != '.')
+			unlinkat(dirfd(dir), entry->d_name, 0);
+	}
+	closedir(dir);
+	rmdir(folder);
+}
+
+/* From when a rank has its communicator on, the deadlines of its operations run. */
+START_TEST(all_files_are_made_when_the_first_rank_has_its_communicator)
+{
+	enum baton_status first = BATON_PENDING, statuses[RANKS];
+	struct batoni_comm_setup plan;
+	struct batoni_board *board;
+
+	trace_to_folder();
+	ck_assert_int_eq(batoni_comm_setup(NULL, &plan), BATON_OK);
+	ck_assert_int_eq(batoni_threads_ops.open(RANKS, &board), BATON_OK);
+	for (int i = 0; i < RANKS; i++) {
+		batoni_creation_begin(&creations[i], &plan, BATON_OK);
+		batoni_threads_ops.join(board, i, &creations[i].bootstrap);
+	}
+	for (int i = 0; first == BATON_PENDING; i = (i + 1) % RANKS)
+		first = batoni_creation_step(&creations[i]);
+	ck_assert_int_eq(first, BATON_OK);
+	ck_assert_uint_eq(count_files(), RANKS);
+	step_all(statuses);
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_int_eq(baton_comm_destroy(creations[i].comm), BATON_OK);
+	remove_folder();
+}
+END_TEST
+
 /* ---- by sockets ---- */
 
 /* Rank i's link to the hub. */
@@ -306,6 +372,7 @@ START_TEST(a_rank_that_ends_while_a_native_transport_is_opened_is_named)
 	enum baton_status statuses[RANKS];
 	struct batoni_comm_setup plan;
 
+	trace_to_folder();
 	batoni_device_put(&batoni_fake_device_ops);
 	batoni_native_put(&native);
 	options.device = BATON_DEVICE_CUDA;
@@ -332,6 +399,8 @@ START_TEST(a_rank_that_ends_while_a_native_transport_is_opened_is_named)
 	}
 	ck_assert_int_eq(fake_natives_alive(), 0);
 	await_no_hub();
+	ck_assert_uint_eq(count_files(), 0);
+	remove_folder();
 	ck_assert_int_eq(fake_device_violations(), 0);
 }
 END_TEST
@@ -440,6 +509,7 @@ main(void)
 		a_round_that_is_complete_is_had_by_all,
 		a_board_without_memory_leaves_nothing,
 		ranks_that_fail_alike_have_the_same_sentence,
+		all_files_are_made_when_the_first_rank_has_its_communicator,
 		a_rank_that_ends_while_a_native_transport_is_opened_is_named,
 		a_rank_that_is_refused_says_why_though_nobody_comes,
 		the_side_channel_takes_near_and_native_plans,
