@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <argp.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <baton.h>
 
+#include "job.h"
 #include "tool.h"
 
 static const struct command {
@@ -97,6 +100,41 @@ print_version(FILE *to, struct argp_state *state)
 	fprintf(to, "baton %s\n", baton_version());
 }
 
+/* Open MPI says how many programs, with arguments of their own, the job was started with. */
+static bool
+is_as_rank_0(void)
+{
+	const char *programs = getenv("OMPI_NUM_APP_CTX");
+
+	return job_rank_of_launcher() > 0 && programs && strcmp(programs, "1") == 0;
+}
+
+void
+tool_argp(const struct argp *argp, int argc, char **argv, unsigned flags, void *input)
+{
+	int kept[2] = {-1, -1};
+
+	/* Another exit status than 0 would have the launcher end rank 0, maybe before it has printed. */
+	if (is_as_rank_0())
+		argp_err_exit_status = 0;
+	for (int i = 0; i < 2 && is_as_rank_0(); i++) {
+		int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+		kept[i] = fcntl(i + 1, F_DUPFD_CLOEXEC, 3);
+		if (kept[i] >= 0 && nowhere >= 0)
+			dup2(nowhere, i + 1);
+		if (nowhere >= 0)
+			close(nowhere);
+	}
+	argp_parse(argp, argc, argv, flags, NULL, input);
+	for (int i = 0; i < 2; i++) {
+		if (kept[i] < 0)
+			continue;
+		dup2(kept[i], i + 1);
+		close(kept[i]);
+	}
+}
+
 static error_t
 parse_arguments(int key, char *argument, struct argp_state *state)
 {
@@ -128,7 +166,7 @@ tool_parse(int argc, char **argv, const char *text,
 	                          .doc = text};
 
 	*arguments = (struct tool_arguments){0};
-	argp_parse(&argp, argc, argv, 0, NULL, arguments);
+	tool_argp(&argp, argc, argv, 0, arguments);
 }
 
 const char *
@@ -169,7 +207,7 @@ main(int argc, char **argv)
 	int status;
 
 	argp_program_version_hook = print_version;
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &choice);
+	tool_argp(&argp, argc, argv, ARGP_IN_ORDER, &choice);
 	snprintf(name, sizeof(name), "baton %s", choice.command->name);
 	choice.argv[0] = name;
 	status = choice.command->run(choice.argc, choice.argv);

@@ -9,6 +9,7 @@
 #ifndef BATON_TOOL_H
 #define BATON_TOOL_H
 
+#include <argp.h>
 #include <stdbool.h>
 
 #include <jansson.h>
@@ -24,6 +25,11 @@ int info_main(int argc, char **argv);
 int doctor_main(int argc, char **argv);
 int trace_main(int argc, char **argv);
 int perf_main(int argc, char **argv);
+
+/* As argp_parse, which ends the process at bad arguments and behind --help.  Where all ranks of a job have the same
+ * arguments, rank 0 alone prints. */
+void tool_argp(const struct argp *argp, int argc, char **argv, unsigned flags,
+               void *input);
 
 /* The arguments of a subcommand that takes --json alone.  Bad ones end the process. */
 struct tool_arguments {

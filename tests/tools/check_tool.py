@@ -291,6 +291,20 @@ def complete(*words):
     script = ROOT / 'tools/baton.bash'
     line = ' '.join(f"'{word}'" for word in words)
     done = subprocess.run(['bash', '-c', f'source {script}; COMP_WORDS=({line}); '
+def check_quiet(tool):
+    """Of ranks that Open MPI has started alike one prints what is wrong with the arguments, and the help."""
+    told = subprocess.run([*tool.launcher, 'sh', '-c', 'echo $OMPI_NUM_APP_CTX'], text=True, capture_output=True,
+                          check=True)
+    if not told.stdout.strip():
+        print('SKIP: this MPI does not tell ranks that they were started alike')
+        sys.exit(77)
+    for arguments in (('perf', '-b', 'x'), ('trace',), ('info', 'x'), ('bogus',)):
+        _, err = tool.run(*arguments, status=64)
+        require(err.count('Try `baton') == 1, err)
+    out, _ = tool.run('perf', '--help')
+    require(out.count('Usage: ') == 1, out)
+
+
                            f'COMP_CWORD={len(words) - 1}; _baton; '
                            'printf "%s\\n" "${COMPREPLY[@]}"'],
                           text=True, capture_output=True, check=True)

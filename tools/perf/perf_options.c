@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "perf.h"
+#include "tool.h"
 
 enum { KEY_RANKS = 256, KEY_MEMORY, KEY_AGAINST, KEY_NO_CHECK, KEY_CSV, KEY_PLOT, KEY_WINDOW };
 
@@ -256,7 +257,7 @@ perf_parse(int argc, char **argv, struct perf_options *options)
 	                                 .warmup = -1,
 	                                 .depth = 64,
 	                                 .check = true};
-	argp_parse(&argp, argc, argv, 0, NULL, options);
+	tool_argp(&argp, argc, argv, 0, options);
 	if (!options->tests)
 		options->tests = (1u << perf_tests_count) - 1;
 	if (!options->iterations && !options->time_ns)

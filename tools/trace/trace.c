@@ -234,7 +234,7 @@ trace_main(int argc, char **argv)
 	int status = TOOL_BROKEN;
 	struct trace trace;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	tool_argp(&argp, argc, argv, 0, &arguments);
 	if (trace_read(&trace, arguments.folder, arguments.run)) {
 		trace_match(&trace);
 		if (!begins_within(&trace, &arguments)) {
