@@ -115,8 +115,10 @@ def check_paths(tool):
     require(rows[0]['window'] == 4 and rows[0]['iterations'] >= 1, rows)
     rows = measure(tool, 'rate', '-t', '0.01', '-e', '1', '--window', '7', '-w', '0')['rows']
     require(rows[0]['window'] == 7 and rows[0]['bytes'] == 1, rows)
+    # Both ranks say so, and it is said once.
     _, err = tool.run('perf', 'put', '-n', '1', '--path', 'native', status=2)
-    require('baton_window_register' in err, err)
+    require(err.count('BATON_WINDOW_PATH forces native') == 1 and
+            'put of 8 bytes: baton_window_register: BATON_ERR_UNSUPPORTED: BATON_WINDOW_PATH' in err, err)
 
 
 # ---- against others ----

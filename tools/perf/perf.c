@@ -35,12 +35,15 @@ void
 perf_fail(struct perf_rank *rank, const char *call, enum baton_status status)
 {
 	const char *why = baton_comm_error(rank->end.comm);
+	size_t length = strlen(call);
 
 	if (*rank->failed)
 		return;
 	if (!*why)
 		why = *baton_last_error() ? baton_last_error()
 		                          : baton_status_text(status);
+	if (strncmp(why, call, length) == 0 && why[length] == ':')
+		why += length + strspn(why + length, ": ");
 	snprintf(rank->failed, sizeof(rank->failed), "%s: %s: %s", call,
 	         baton_status_name(status), why);
 }

@@ -105,13 +105,35 @@ add_overlap(json_t *row, const json_t *told, const struct perf_times *times)
 	                  compute, transfer));
 }
 
-/* The sentences of ranks that failed, or NULL. */
+/* All ranks have failed, in the same way. */
+static bool
+fail_alike(const json_t *told)
+{
+	const char *first = tool_text(json_array_get(told, 0), "failed");
+	const json_t *rank;
+	size_t i;
+
+	json_array_foreach(told, i, rank)
+	{
+		if (strcmp(tool_text(rank, "failed"), first) != 0)
+			return false;
+	}
+	return *first && json_array_size(told) > 1;
+}
+
+/* The sentences of ranks that failed; one, if all say the same. */
 static json_t *
 failures_of(const json_t *told)
 {
 	json_t *all = json_array();
 	const json_t *rank;
 	size_t i;
+
+	if (fail_alike(told)) {
+		json_array_append_new(all, json_string(tool_text(
+						   json_array_get(told, 0), "failed")));
+		return all;
+	}
 
 	json_array_foreach(told, i, rank)
 	{
