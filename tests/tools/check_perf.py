@@ -183,6 +183,9 @@ def check_refused(tool):
             'this build of Baton has no MPI' in err, err)
     _, err = tool.run('perf', *FEW, '--against', 'mpi', status=2)
     require('--against mpi: ' in err, err)
+    _, err = tool.run('perf', *FEW, '--transport', 'local', status=2)
+    require('the local transport moves messages between threads of one process, and the 2 ranks of this job are '
+            'processes' in err, err)
     _, err = tool.run('perf', *FEW, status=64, BATON_TRANSPORT='bogus')
     require('baton perf: BATON_TRANSPORT is "bogus"; it takes auto' in err, err)
 
@@ -239,8 +242,15 @@ def check_arguments(tool):
              for word in line.split() if word.startswith('--')} - {'--version'}
     offered = set(complete('baton', 'perf', ''))
     require({word for word in offered if word.startswith('-')} >= words - {'--'}, words - offered)
+            (('-p', 'mpi', '-p', 'near'), '--path is given twice for messages: mpi and near'),
+            (('-p', 'direct', '-p', 'near', '-p', 'message'),
+             '--path is given twice for puts: direct and message'),
     require({word for word in offered if not word.startswith('-')} == set(TESTS), offered)
 
 
 if __name__ == '__main__':
     sys.exit(main(globals()))
+    # Of threads no message goes by near or MPI.
+    for arguments, changes in ((('-p', 'mpi'), {}), (('-p', 'near'), {}), ((), {'BATON_MESSAGE_PATH': 'mpi'})):
+        out, err = tool.run('perf', *FEW, 'latency', *arguments, status=2, **changes)
+        require(out == '' and 'here they go by local, between threads of a process alone' in err, err)

@@ -214,6 +214,41 @@ complain(const struct perf_rank *rank, const char *why)
 		fprintf(stderr, "baton perf: %s\n", why);
 }
 
+/* Why the job's communicator is not what is to be measured; alike on all ranks.  False: it is. */
+static bool
+refuses_comm(const struct job *job, const struct baton_comm_info *info, char *why,
+             size_t size)
+{
+	const char *used = path_name(info->message_paths, info);
+	const char *asked = getenv("BATON_MESSAGE_PATH");
+
+	if (info->ranks != job->size && strcmp(info->transport_name, "local") == 0) {
+		snprintf(why, size, "the local transport moves messages between "
+		                    "threads of one process, and the %d ranks of this "
+		                    "job are processes; leave it out, or start one "
+		                    "process alone",
+		         job->size);
+		return true;
+	}
+	if (info->ranks != job->size) {
+		snprintf(why, size, "over %s a communicator has %d of the job's %d "
+		                    "ranks; start them by mpirun -np %d baton perf",
+		         info->transport_name, info->ranks, job->size, job->size);
+		return true;
+	}
+	if (!asked || !*asked || strcmp(asked, "auto") == 0 ||
+	    strcmp(asked, used) == 0)
+		return false;
+	snprintf(why, size, "messages are to go by %s (--path, or BATON_MESSAGE_PATH), "
+	                    "and here they go by %s%s",
+	         asked, used,
+	         strcmp(used, "local") == 0
+	                 ? ", between threads of a process alone; mpirun -np 2 "
+	                   "baton perf has ranks that are processes"
+	                 : "");
+	return true;
+}
+
 static bool
 open_rank(struct perf_rank *rank, char *why, size_t size)
 {
@@ -235,10 +270,7 @@ open_rank(struct perf_rank *rank, char *why, size_t size)
 		return false;
 	}
 	baton_comm_query(job->comm, &info);
-	if (info.ranks != job->size) {
-		snprintf(why, size, "over %s a communicator has %d of the job's %d "
-		                    "ranks; start them by mpirun -np %d baton perf",
-		         info.transport_name, info.ranks, job->size, job->size);
+	if (refuses_comm(job, &info, why, size))
 		return false;
 	}
 	rank->end = (struct perf_end){.comm = job->comm, .rank = info.rank,

@@ -62,6 +62,7 @@ struct perf_options {
 	bool check, json, csv;
 	const char *plot; /* a file, or NULL */
 };
+	const char *message_path, *put_path; /* of --path; NULL: it is not given */
 
 /* Bad arguments end the process.  Sets variables of the environment that Baton reads: before its first call. */
 void perf_parse(int argc, char **argv, struct perf_options *options);

@@ -25,8 +25,8 @@ static const struct argp_option argp_options[] = {
 	{NULL, 0, NULL, 0, "Over what:", 2},
 	{"device", 'd', "host|cuda", 0, "Default: BATON_DEVICE, else the host", 2},
 	{"transport", 'T', "NAME", 0, "local, near, mpi or nccl; default: what a program gets", 2},
-	{"path", 'p', "PATH", 0, "Of messages near or mpi; of puts direct, vmwrite, message or native. May be "
-	 "given for both", 2},
+	{"path", 'p', "PATH", 0, "Of messages near or mpi; of puts direct, vmwrite, message or native. Once for "
+	 "each", 2},
 	{"memory", KEY_MEMORY, "heap|block", 0, "Of malloc, or of baton_mem_alloc (default for puts, and on GPUs)", 2},
 	{"ranks", KEY_RANKS, "N", 0, "Threads of a process alone, 2 to 64 (default 2)", 2},
 	{NULL, 0, NULL, 0, "What is printed:", 3},
@@ -125,13 +125,18 @@ read_seconds(struct argp_state *state, const char *word)
 
 /* The variables are read by Baton's first call. */
 static void
-set_path(struct argp_state *state, const char *word)
+set_path(struct argp_state *state, struct perf_options *options, const char *word)
 {
 	static const char *const names[] = {"near",    "mpi",     "direct",
 	                                    "vmwrite", "message", "native", NULL};
-	int chosen = choose(state, "--path", word, names);
+	bool messages = choose(state, "--path", word, names) < 2;
+	const char **path = messages ? &options->message_path : &options->put_path;
 
-	setenv(chosen < 2 ? "BATON_MESSAGE_PATH" : "BATON_WINDOW_PATH", word, 1);
+	if (*path)
+		argp_error(state, "--path is given twice for %s: %s and %s",
+		           messages ? "messages" : "puts", *path, word);
+	*path = word;
+	setenv(messages ? "BATON_MESSAGE_PATH" : "BATON_WINDOW_PATH", word, 1);
 }
 
 static void
@@ -220,7 +225,7 @@ parse(int key, char *word, struct argp_state *state)
 		parse_choice(key, word, state, o);
 		return 0;
 	case 'p':
-		set_path(state, word);
+		set_path(state, o, word);
 		return 0;
 	case KEY_NO_CHECK:
 		o->check = false;
