@@ -26,6 +26,16 @@ read_rank(const char *text)
 	return *end == '\0' && errno == 0 && rank <= INT_MAX ? (int)rank : -1;
 }
 
+/* Ranks that are threads share the default stream: none may stand on it. */
+static struct job
+new_job(int rank, int size)
+{
+	return (struct job){.rank = rank,
+	                    .size = size,
+	                    .detached = {.size = sizeof(struct baton_op_options),
+	                                 .flags = BATON_OP_DETACHED}};
+}
+
 /* Variables in which launchers write the rank of a process, for when Baton cannot tell it. */
 int
 job_rank_of_launcher(void)
@@ -89,7 +99,7 @@ job_open(struct job *job)
 {
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 
-	*job = (struct job){.size = 1};
+	*job = new_job(0, 1);
 	options.timeout_ns = TIMEOUT_NS;
 	open_comm(job, &options);
 	open_host(job, TIMEOUT_NS);
@@ -97,13 +107,18 @@ job_open(struct job *job)
 }
 
 void
-job_open_with(struct job *job, const struct baton_comm_options *options)
+job_open_host(struct job *job)
 {
-	*job = (struct job){.size = 1};
-	open_host(job, options->timeout_ns);
+	*job = new_job(0, 1);
+	open_host(job, TIMEOUT_NS);
 	find_place(job);
-	if (job->size > 1)
-		open_comm(job, options);
+}
+
+void
+job_open_comm(struct job *job, const struct baton_comm_options *options)
+{
+	job->detached.timeout_ns = options->timeout_ns;
+	open_comm(job, options);
 }
 
 void
@@ -114,7 +129,7 @@ job_open_thread(struct job *job, int rank, int size,
 	struct baton_comm_options host = BATON_COMM_OPTIONS_INIT;
 	enum baton_status status;
 
-	*job = (struct job){.rank = rank, .size = size};
+	*job = new_job(rank, size);
 	status = baton_comm_create_id(size, rank, &ids[0], options, &job->comm);
 	if (status != BATON_OK)
 		keep_sentence(job->why_not, sizeof(job->why_not), status);
@@ -124,10 +139,6 @@ job_open_thread(struct job *job, int rank, int size,
 	if (status != BATON_OK)
 		keep_sentence(job->why_alone, sizeof(job->why_alone), status);
 }
-
-/* Ranks that are threads share the default stream: none may stand on it. */
-static const struct baton_op_options detached = {
-	.size = sizeof(struct baton_op_options), .flags = BATON_OP_DETACHED};
 
 /* Wait for one message.  The bytes that came; 0: it failed, and why_alone says why. */
 static size_t
@@ -155,7 +166,7 @@ tell(struct job *job, const json_t *mine)
 	if (text)
 		finish(job, &request,
 		       baton_send(text, strlen(text), BATON_UINT8, 0, 0,
-		                  job->host, NULL, &detached, &request));
+		                  job->host, NULL, &job->detached, &request));
 	free(text);
 }
 
@@ -165,7 +176,7 @@ hear(struct job *job, int rank, char *text, size_t size)
 	baton_request request = BATON_REQUEST_NULL;
 	size_t bytes = finish(job, &request,
 	                      baton_recv(text, size, BATON_UINT8, rank, 0,
-	                                 job->host, NULL, &detached,
+	                                 job->host, NULL, &job->detached,
 	                                 &request));
 
 	return bytes > 0 ? json_loadb(text, bytes, 0, NULL) : NULL;
@@ -208,10 +219,10 @@ job_share(struct job *job, void *data, size_t bytes)
 
 		if (job->rank == 0)
 			status = baton_send(data, bytes, BATON_UINT8, peer, 0,
-			                    job->host, NULL, &detached, &request);
+			                    job->host, NULL, &job->detached, &request);
 		else if (job->rank == peer)
 			status = baton_recv(data, bytes, BATON_UINT8, 0, 0,
-			                    job->host, NULL, &detached, &request);
+			                    job->host, NULL, &job->detached, &request);
 		else
 			continue;
 		well = finish(job, &request, status) == bytes;
@@ -227,7 +238,7 @@ job_meet(struct job *job)
 
 	if (!job->host)
 		return false;
-	status = baton_barrier(job->host, NULL, &detached, &request);
+	status = baton_barrier(job->host, NULL, &job->detached, &request);
 	finish(job, &request, status);
 	return *job->why_alone == '\0';
 }

@@ -22,13 +22,14 @@ struct job {
 	int rank, size;
 	char why_not[512];      /* why comm was refused; "" */
 	char why_alone[512];    /* why there are ranks whose report is missing; "" */
+	struct baton_op_options detached; /* of what goes over `host` */
 };
 
 /* Collective over the job. */
 void job_open(struct job *job);
-/* The same with these options for `comm`, whose deadline is that of both.  A process alone gets no `comm`: it may
- * have ranks that are threads. */
-void job_open_with(struct job *job, const struct baton_comm_options *options);
+/* The same in two steps: `host`; and `comm` with these options, whose deadline is that of both from then on. */
+void job_open_host(struct job *job);
+void job_open_comm(struct job *job, const struct baton_comm_options *options);
 /* This thread as rank `rank` of `size`, all threads of this process; one id for each of the two. */
 void job_open_thread(struct job *job, int rank, int size,
                      const struct baton_unique_id ids[2],

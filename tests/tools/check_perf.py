@@ -190,6 +190,21 @@ def check_refused(tool):
     require('baton perf: BATON_TRANSPORT is "bogus"; it takes auto' in err, err)
 
 
+def check_differ(tool):
+    """Ranks that were started in different ways end at once, and rank 0 says why."""
+    few = ('perf', 'latency', '-n', '2', '-b', '8', '-e', '8')
+    for mine, theirs, sentence in (
+            ((), ('put',), 'TEST is latency on rank 0, and latency, put on rank 1'),
+            (('-f', '8'), (), '--factor is 8 on rank 0, and 4 on rank 1'),
+            ((), ('-t', '7'), '--time is 0 on rank 0, and 7 on rank 1'),
+            (('--no-check',), (), '--no-check is given on rank 0, and not given on rank 1'),
+            ((), ('--ranks', '2'), '--ranks is the default on rank 0, and 2 on rank 1')):
+        _, err = tool.run(*few, *mine, others=(*few, *theirs), status=64)
+        require(f'baton perf: {sentence}; all ranks have to be started alike' in err, err)
+    _, err = tool.run(*few, others=few, others_changes={'BATON_PUTS': 'foo'}, status=64)
+    require('baton perf: rank 1: BATON_PUTS is "foo"; it takes auto, engine' in err, err)
+
+
 def check_plot(tool):
     with tempfile.TemporaryDirectory() as scratch:
         file = pathlib.Path(scratch) / "it's.svg"
@@ -227,12 +242,19 @@ def check_arguments(tool):
             (('-d', 'gpu'), '--device is "gpu"; it is one of: host, cuda'),
             (('-T', 'tcp'), '--transport is "tcp"; it is one of: local, mpi, nccl, near'),
             (('-p', 'far'), '--path is "far"; it is one of: near, mpi, direct, vmwrite, message'),
+            (('-p', 'mpi', '-p', 'near'), '--path is given twice for messages: mpi and near'),
+            (('-p', 'direct', '-p', 'near', '-p', 'message'),
+             '--path is given twice for puts: direct and message'),
             (('--memory', 'x'), '--memory is "x"; it is one of: heap, block'),
             (('--against', 'ucx'), '--against is "ucx"; it is one of: mpi, nccl'),
             (('--json', '--csv'), '--json and --csv are given; one is allowed'),
             (('--perv',), "unrecognized option '--perv'")):
         out, err = tool.run('perf', *arguments, status=64)
         require(out == '' and sentence in err and '--help' in err, err)
+    # Of threads no message goes by near or MPI.
+    for arguments, changes in ((('-p', 'mpi'), {}), (('-p', 'near'), {}), ((), {'BATON_MESSAGE_PATH': 'mpi'})):
+        out, err = tool.run('perf', *FEW, 'latency', *arguments, status=2, **changes)
+        require(out == '' and 'here they go by local, between threads of a process alone' in err, err)
     # A rank of a job that cannot be is no process alone.
     out, err = tool.run('perf', *FEW, status=2, RANK='0', WORLD_SIZE='2')
     require(out == '' and 'this is rank 0 of 2 processes' in err, err)
@@ -242,15 +264,8 @@ def check_arguments(tool):
              for word in line.split() if word.startswith('--')} - {'--version'}
     offered = set(complete('baton', 'perf', ''))
     require({word for word in offered if word.startswith('-')} >= words - {'--'}, words - offered)
-            (('-p', 'mpi', '-p', 'near'), '--path is given twice for messages: mpi and near'),
-            (('-p', 'direct', '-p', 'near', '-p', 'message'),
-             '--path is given twice for puts: direct and message'),
     require({word for word in offered if not word.startswith('-')} == set(TESTS), offered)
 
 
 if __name__ == '__main__':
     sys.exit(main(globals()))
-    # Of threads no message goes by near or MPI.
-    for arguments, changes in ((('-p', 'mpi'), {}), (('-p', 'near'), {}), ((), {'BATON_MESSAGE_PATH': 'mpi'})):
-        out, err = tool.run('perf', *FEW, 'latency', *arguments, status=2, **changes)
-        require(out == '' and 'here they go by local, between threads of a process alone' in err, err)

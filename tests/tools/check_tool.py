@@ -64,8 +64,8 @@ class Tool:
         self.code = None  # the exit status of the last run
         self.ranks = 1 if world == 'alone' else 2
 
-    def run_pair(self, arguments, environment):
-        """Two processes without MPI; the last is rank 0's, whose output is returned."""
+    def run_pair(self, arguments, environment, others, others_changes):
+        """Two processes without MPI; the last is rank 0's, whose output is returned.  others: of rank 1."""
         with socket.socket() as free:
             free.bind(('127.0.0.1', 0))
             port = free.getsockname()[1]
@@ -74,7 +74,10 @@ class Tool:
             mine = dict(environment, RANK=str(rank), WORLD_SIZE='2', LOCAL_RANK=str(rank),
                         MASTER_ADDR='127.0.0.1', BATON_PORT=str(port),
                         BATON_SECRET='sixteen_letters_or_more')
-            processes.append(subprocess.Popen([self.baton, *arguments], env=mine, text=True,
+            if rank == 1:
+                mine.update(others_changes)
+            processes.append(subprocess.Popen([self.baton, *(others if rank == 1 else arguments)],
+                                              env=mine, text=True,
                                               stdout=subprocess.PIPE, stderr=subprocess.PIPE))
         outputs = [process.communicate() for process in processes]
         require(outputs[0][0] == '', f'rank 1 prints: {outputs[0][0]}')
@@ -82,11 +85,13 @@ class Tool:
                                               f'{outputs[0][1]}')
         return processes[1].returncode, *outputs[1]
 
-    def run(self, *arguments, status=0, before=None, **changes):
-        """The standard output and error of the command.  status: what is allowed, or a tuple of these."""
+    def run(self, *arguments, status=0, before=None, others=None, others_changes=None, **changes):
+        """The standard output and error of the command.  status: what is allowed, or a tuple of these.  others: the
+        arguments of rank 1, in the world near, and what its environment has beside."""
         environment = {**os.environ, **changes}
         if self.world == 'near':
-            code, out, err = self.run_pair(arguments, environment)
+            code, out, err = self.run_pair(arguments, environment, others or arguments,
+                                           others_changes or {})
         else:
             done = subprocess.run([*self.launcher, self.baton, *arguments], env=environment,
                                   text=True, capture_output=True, check=False,
@@ -286,11 +291,6 @@ def check_arguments(tool):
     require(done.returncode == 2 and 'the report could not be written' in done.stderr, done)
 
 
-def complete(*words):
-    """What bash offers for the last word."""
-    script = ROOT / 'tools/baton.bash'
-    line = ' '.join(f"'{word}'" for word in words)
-    done = subprocess.run(['bash', '-c', f'source {script}; COMP_WORDS=({line}); '
 def check_quiet(tool):
     """Of ranks that Open MPI has started alike one prints what is wrong with the arguments, and the help."""
     told = subprocess.run([*tool.launcher, 'sh', '-c', 'echo $OMPI_NUM_APP_CTX'], text=True, capture_output=True,
@@ -305,6 +305,11 @@ def check_quiet(tool):
     require(out.count('Usage: ') == 1, out)
 
 
+def complete(*words):
+    """What bash offers for the last word."""
+    script = ROOT / 'tools/baton.bash'
+    line = ' '.join(f"'{word}'" for word in words)
+    done = subprocess.run(['bash', '-c', f'source {script}; COMP_WORDS=({line}); '
                            f'COMP_CWORD={len(words) - 1}; _baton; '
                            'printf "%s\\n" "${COMPREPLY[@]}"'],
                           text=True, capture_output=True, check=True)

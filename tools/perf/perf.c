@@ -272,7 +272,6 @@ open_rank(struct perf_rank *rank, char *why, size_t size)
 	baton_comm_query(job->comm, &info);
 	if (refuses_comm(job, &info, why, size))
 		return false;
-	}
 	rank->end = (struct perf_end){.comm = job->comm, .rank = info.rank,
 	                              .size = info.ranks};
 	rank->gpu = info.device == BATON_DEVICE_CUDA ? info.cuda_device : -1;
@@ -399,22 +398,40 @@ refuse_job(const struct job *job)
 	return TOOL_BROKEN;
 }
 
-/* What is measured would be something else than what the environment asks for.  True: rank 0 has said so. */
-static bool
-refuses_environment(int rank)
+/* Why what is measured would be something else than what the environment asks for, or "". */
+static void
+find_refused(char *why, size_t size)
 {
 	struct baton_variable_info info = {.size = sizeof(info)};
-	bool refuses = false;
 
+	*why = '\0';
 	for (size_t i = 0; baton_variable(i, &info) == BATON_OK; i++) {
-		if (info.source != BATON_VARIABLE_REFUSED)
-			continue;
-		refuses = true;
-		if (rank == 0)
-			fprintf(stderr, "baton perf: %s is \"%s\"; it takes %s\n",
-			        info.name, getenv(info.name), info.values);
+		size_t length = strlen(why);
+
+		if (info.source == BATON_VARIABLE_REFUSED)
+			snprintf(why + length, size - length, "%s%s is \"%s\"; it takes %s",
+			         length > 0 ? "; " : "", info.name,
+			         getenv(info.name), info.values);
 	}
-	return refuses;
+}
+
+/* Ranks that are processes.  The exit status. */
+static int
+run_job(struct job *job, const struct perf_options *options,
+        const struct baton_comm_options *comm, const char *refused)
+{
+	char why[600];
+	int status = perf_agree(job, options, refused, why, sizeof(why));
+
+	if (status != 0) {
+		if (job->rank == 0)
+			fprintf(stderr, "baton perf: %s\n", why);
+		return job->rank == 0 ? status : 0;
+	}
+	if (options->ranks)
+		return refuse_ranks(job);
+	job_open_comm(job, comm);
+	return run_rank(job, options, false);
 }
 
 int
@@ -422,27 +439,28 @@ perf_main(int argc, char **argv)
 {
 	struct baton_comm_options comm = BATON_COMM_OPTIONS_INIT;
 	struct perf_options options;
+	char refused[512];
 	struct job job;
 	int status;
 
 	perf_parse(argc, argv, &options);
-	if (refuses_environment(job_rank_of_launcher()))
-		return job_rank_of_launcher() == 0 ? EX_USAGE : 0;
+	find_refused(refused, sizeof(refused));
 	comm.device = options.device;
 	comm.transport = options.transport;
 	/* The others of a row may take so long. */
 	comm.timeout_ns = (int64_t)(PATIENCE_NS + 4 * options.time_ns);
-	job_open_with(&job, &comm);
-	if (job.size == 1 && job.host) {
+	job_open_host(&job);
+	if (job.size == 1 && *refused) {
+		fprintf(stderr, "baton perf: %s\n", refused);
+		status = EX_USAGE;
+	} else if (!job.host) {
+		status = refuse_job(&job);
+	} else if (job.size == 1) {
 		job_close(&job);
 		return run_threads(&options, &comm);
+	} else {
+		status = run_job(&job, &options, &comm, refused);
 	}
-	if (!job.host)
-		status = refuse_job(&job);
-	else if (options.ranks)
-		status = refuse_ranks(&job);
-	else
-		status = run_rank(&job, &options, false);
 	fflush(stdout);
 	job_close(&job);
 	return status;

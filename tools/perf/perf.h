@@ -2,7 +2,8 @@
 /*
  * What the files of `baton perf` share.
  *
- * perf.c runs the tests that perf_options.c has read, over ranks that are processes of a job or threads.  A rank is a
+ * perf.c runs the tests that perf_options.c has read, over ranks that are processes of a job or threads, once they have
+ * found that all were asked for the same (perf_agree.c).  A rank is a
  * struct perf_rank, which one thread uses.  For each test it has buffers (perf_data.c), and for each size a row:
  * perf_measure.c times the loops of perf_loops.c, and in turns with them those of raw MPI or NCCL (perf_raw.c).  Each rank
  * tells rank 0 its times; rank 0 makes the row (perf_row.c) as a tree of JSON and prints it (perf_text.c, perf_plot.c).
@@ -61,11 +62,18 @@ struct perf_options {
 	enum perf_against against;
 	bool check, json, csv;
 	const char *plot; /* a file, or NULL */
-};
 	const char *message_path, *put_path; /* of --path; NULL: it is not given */
+};
 
 /* Bad arguments end the process.  Sets variables of the environment that Baton reads: before its first call. */
 void perf_parse(int argc, char **argv, struct perf_options *options);
+
+/* ---- perf_agree.c ---- */
+
+/* Collective.  Were all ranks asked for the same?  refused: a sentence of this one that ends all, or "".  0; or the
+ * exit status, and why, alike on all ranks that answer. */
+int perf_agree(struct job *job, const struct perf_options *options,
+               const char *refused, char *why, size_t size);
 
 struct perf_raw;
 
