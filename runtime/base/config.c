@@ -244,6 +244,18 @@ remoteness(const char *name, const char *known)
 	                                               : distance(name, known);
 }
 
+/* At most a third of it is to be changed, or it is a known name with more behind it. */
+static bool
+is_near(const char *name, const char *known)
+{
+	size_t own = strlen(name) - strlen(PREFIX);
+
+	return own > 0 && (remoteness(name, known) <= own / 3 ||
+	                   strncmp(name, known, strlen(known)) == 0 ||
+	                   strncmp(known, name, strlen(name)) == 0);
+}
+
+/* NULL: no known name is near. */
 static const char *
 nearest(const char *name)
 {
@@ -254,7 +266,7 @@ nearest(const char *name)
 		    remoteness(name, variables[best].name))
 			best = i;
 	}
-	return variables[best].name;
+	return is_near(name, variables[best].name) ? variables[best].name : NULL;
 }
 
 static bool
@@ -284,15 +296,20 @@ warn_of_unknown(void)
 {
 	for (char **entry = environ; entry && *entry; entry++) {
 		char name[NAME_MAX_BYTES];
+		const char *near;
 
 		if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0)
 			continue;
 		snprintf(name, sizeof(name), "%.*s",
 		         (int)strcspn(*entry, "="), *entry);
-		if (!is_known(name) && !is_of_packages(name))
-			warn("Baton %s knows no variable %s of the environment; "
-			     "the nearest that it knows is %s",
-			     baton_version(), name, nearest(name));
+		if (is_known(name) || is_of_packages(name))
+			continue;
+		near = nearest(name);
+		warn("Baton %s knows no variable %s of the environment; %s%s",
+		     baton_version(), name,
+		     near ? "the nearest that it knows is "
+		          : "`baton info' lists those that it knows",
+		     near ? near : "");
 	}
 }
 

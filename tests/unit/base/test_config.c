@@ -234,10 +234,10 @@ START_TEST(variable_that_there_is_not_is_refused)
 }
 END_TEST
 
-START_TEST(unknown_names_are_told_once_with_the_nearest_known_one)
+START_TEST(unknown_names_are_told_once_with_one_that_is_near)
 {
 	static const struct {
-		const char *name, *nearest;
+		const char *name, *nearest; /* NULL: none is near */
 	} cases[] = {
 		{"BATON_LOGS", "BATON_LOG"},
 		{"BATON_LOG_LEVEL", "BATON_LOG"},
@@ -245,8 +245,12 @@ START_TEST(unknown_names_are_told_once_with_the_nearest_known_one)
 		{"BATON_DUMPON", "BATON_DUMP_ON"},
 		{"BATON_CUDA_LIB", "BATON_CUDA_LIBRARY"},
 		{"BATON_NCCL_LIB", "BATON_NCCL_LIBRARY"},
-		{"BATON_X", "BATON_LOG"},
-		{"BATON_", "BATON_LOG"},
+		{"BATON_TRASE", "BATON_TRACE"},
+		{"BATON_TRANSPROT", "BATON_TRANSPORT"},
+		{"BATON_FOO", NULL},
+		{"BATON_PATH_MESSAGE", NULL},
+		{"BATON_X", NULL},
+		{"BATON_", NULL},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -257,9 +261,11 @@ START_TEST(unknown_names_are_told_once_with_the_nearest_known_one)
 		out = capture(NULL, read_all);
 		unsetenv(cases[i].name);
 		snprintf(words, sizeof(words),
-		         "knows no variable %s of the environment; the nearest "
-		         "that it knows is %s\n",
-		         cases[i].name, cases[i].nearest);
+		         "knows no variable %s of the environment; %s%s\n",
+		         cases[i].name,
+		         cases[i].nearest ? "the nearest that it knows is "
+		                          : "`baton info' lists those that it knows",
+		         cases[i].nearest ? cases[i].nearest : "");
 		ck_assert_msg(strstr(out.text, words), "%s", out.text);
 		ck_assert_uint_eq(count(out.text, "\n"), 1);
 	}
@@ -410,7 +416,7 @@ main(void)
 		every_variable_tells_what_it_takes,
 		variables_are_told_with_their_value_and_where_it_is_from,
 		variable_that_there_is_not_is_refused,
-		unknown_names_are_told_once_with_the_nearest_known_one,
+		unknown_names_are_told_once_with_one_that_is_near,
 		several_unknown_names_are_all_told,
 		names_that_are_known_or_of_others_are_not_told,
 		level_below_warning_silences_the_warnings,
