@@ -149,8 +149,8 @@ def check_against_nccl(tool):
         check_row(row, 2)
         require(close(row['us'] / row['raw_us'], row['ratio']), row)
     _, err = tool.run('perf', *FEW, '--against', 'nccl', status=2,
-                      BATON_NCCL_LIBRARY='/nowhere', BATON_TRANSPORT='local'
-                      if tool.world == 'alone' else 'mpi' if tool.world == 'mpi' else 'near')
+                      BATON_NCCL_LIBRARY='/nowhere',
+                      BATON_TRANSPORT='near' if tool.world == 'near' else 'auto')
     require('--against nccl: ' in err and '/nowhere' in err, err)
 
 
