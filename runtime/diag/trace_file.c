@@ -3,7 +3,8 @@
  * The file of a trace: made, mapped, and closed (the format is baton_trace.h).
  *
  * All of its blocks are taken when it is made, and its pages are mapped: a full file system refuses the trace
- * then, and does not kill the program later (SIGBUS), and no operation pays for a page fault.  That takes
+ * then, and does not kill the program later (SIGBUS; a process that shortens the file still does: the kernel seals
+ * memfds alone, which have no name in a folder), and no operation pays for a page fault.  That takes
  * milliseconds, or more on a busy node.  So it is made before the ranks' last exchange within the creation
  * (creation.c): behind that, peers may be in their operations, whose deadlines run.
  *

@@ -212,6 +212,17 @@ def check_faults(tool):
 
     _, err = Folder(tool).trace(status=2)
     require('has no file *.trace' in err, err)
+    # Where no file is left, the reasons are all that there is.
+    _, err = Folder(tool).add(whole[:600], 'odd').trace(status=2)
+    require('can be read' in err and 'odd.trace is left out: it is shorter than its header' in err, err)
+    # One that has fewer bytes than it had when it was opened, as one of the kernel's has.
+    short = pathlib.Path('/sys/kernel/uevent_seqnum')
+    if short.exists() and short.stat().st_size > len(short.read_bytes()):
+        folder = Folder(tool).ranks(first, second)
+        (folder.path / 'short.trace').symlink_to(short)
+        for arguments in ((), ('--hang',)):
+            report = folder.report(*arguments, status=1)
+            require('short.trace is left out: it became shorter while it was read' in sentences(report), report)
     _, err = tool.run('trace', '/nowhere', status=2)
     require('/nowhere cannot be read: No such file' in err, err)
     _, err = folder.trace('--svg=/nowhere/a.svg', status=2)

@@ -52,18 +52,21 @@ trace_check(struct trace *trace, const char *format, ...)
 
 /* ---- one file ---- */
 
-static bool
+/* NULL, or why not. */
+static const char *
 read_whole(int descriptor, unsigned char *bytes, size_t size)
 {
 	for (size_t have = 0; have < size;) {
 		ssize_t n = pread(descriptor, bytes + have, size - have,
 		                  (off_t)have);
 
-		if (n <= 0)
-			return false;
+		if (n < 0)
+			return strerror(errno);
+		if (n == 0)
+			return "it became shorter while it was read";
 		have += (size_t)n;
 	}
-	return true;
+	return NULL;
 }
 
 static void
@@ -115,10 +118,10 @@ load(const char *path, size_t *size_p, const char **why_p)
 		*size_p = (size_t)status.st_size;
 		bytes = trace_alloc(*size_p, 1);
 		again = trace_alloc(*size_p, 1);
-		if (!read_whole(descriptor, bytes, *size_p) ||
-		    !read_whole(descriptor, again, *size_p))
-			*why_p = "it could not be read to its end";
-		else
+		*why_p = read_whole(descriptor, bytes, *size_p);
+		if (!*why_p)
+			*why_p = read_whole(descriptor, again, *size_p);
+		if (!*why_p)
 			drop_torn(bytes, again, *size_p);
 	}
 	if (descriptor >= 0)
