@@ -13,16 +13,16 @@
  *   cuda_room.c       how much a stream takes
  *   cuda_mark.c       marks, and what a stream waits for beside items
  *   cuda_memory.c     the second table: memory
- *   cuda_copy.c       and its copies
+ *   cuda_copy.c       copies
  *
- * Each call of the contract makes its driver calls between batoni_cuda_enter and _leave, so
+ * Each call of the contract makes its driver calls between batoni_cuda_enter and _exit, so
  * that the caller's current context and capture mode stay as they were.
  *
  * Streams.  NULL and the per-thread handle mean the caller's default streams in the
  * caller's current context; they are refused if that is another than the communicator's.
  * Only calls on the enqueuing thread use them: the engine watches events and words.  The
- * legacy default stream is taken, with a warning: while it waits, so do all blocking streams
- * of the context, those with the program's sends among them.
+ * legacy default stream is taken, with a warning: while it waits, all blocking streams of the
+ * context wait too, those with the program's sends among them.
  */
 #include "cuda_stream.h"
 
@@ -34,12 +34,12 @@
 #include "mem.h"
 #include "thread.h"
 
-#define PASS_NS 1000000000u /* how long a stream may take to pass a wait that was released, beside a load too */
+#define PASS_NS 1000000000u /* the time in which a stream passes a released wait, on a busy machine too */
 
 /* ---- opens --------------------------------------------------------------- */
 
-/* All opens of one GPU are the same object: an open that is left behind, on a device that
- * has stopped, leaves nothing allocated. */
+/* All opens of one GPU are the same object, so an open that is never closed, on a device that
+ * has stopped, leaks nothing. */
 static enum baton_status
 cuda_open(const struct batoni_device_config *config,
           struct batoni_device **device_p)
@@ -148,8 +148,8 @@ take_created(struct cuda_gpu *gpu, CUstream handle)
 	return found;
 }
 
-/* Wait a moment for the stream to pass the waits that were released.  NOT_READY: it still has
- * work. */
+/* Wait until the stream has passed the waits that were released, for PASS_NS at most.
+ * NOT_READY: it still has work. */
 static CUresult
 await_idle(const struct cuda_gpu *gpu, CUstream handle)
 {
@@ -163,8 +163,8 @@ await_idle(const struct cuda_gpu *gpu, CUstream handle)
 	return result;
 }
 
-/* A destroy that reports an error has destroyed the stream all the same: it may be that of
- * an earlier call. */
+/* A destroy that reports an error has destroyed the stream all the same: the driver may be
+ * reporting the error of an earlier call. */
 static CUresult
 destroy_idle(const struct cuda_gpu *gpu, CUstream handle)
 {
@@ -217,7 +217,7 @@ cuda_stream_destroy(struct batoni_device *device, baton_stream handle)
 	return destroy_created(gpu, created);
 }
 
-/* A default stream is one of the caller's current context. */
+/* A default stream belongs to the caller's current context. */
 static enum baton_status
 check_default(const struct cuda_gpu *gpu)
 {
@@ -294,8 +294,8 @@ start_worker(struct cuda_gpu *gpu, CUstream handle)
 	return status;
 }
 
-/* Is it a stream of this GPU that is not being captured?  Two calls of the driver tell.  Where it
- * is not, no sentence says why. */
+/* Is it a stream of this GPU that is not being captured?  Two calls of the driver tell.  False:
+ * no sentence has said why. */
 static bool
 is_known(struct cuda_gpu *gpu, CUstream handle)
 {
@@ -377,12 +377,12 @@ cuda_enqueue(struct batoni_device *device, baton_stream handle,
 		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
 	status = batoni_cuda_stream_use(gpu, handle, &stream);
 	if (status == BATON_OK) {
-		/* Another stream may have taken the index since the check. */
+		/* Another stream may have taken the index since the check, and stopped the worker. */
 		if (item->flags & BATONI_ITEM_LAUNCH)
 			status = batoni_cuda_worker_start(stream);
 		if (status == BATON_OK)
 			status = batoni_cuda_enqueue(stream, handle, item);
-		/* Else cuda_wait leaves it: its index must stay. */
+		/* An item that waits later keeps its index until cuda_wait. */
 		if (status != BATON_OK || !waits_later)
 			batoni_cuda_stream_release(stream);
 	}
@@ -410,8 +410,8 @@ cuda_wait(struct batoni_device *device, baton_stream handle,
 	batoni_cuda_stream_release(stream);
 }
 
-/* Here NULL is the legacy default stream.  For a library it is the default stream that the
- * library was compiled for. */
+/* To this device NULL is the legacy default stream; to a library it is the default stream that
+ * the library was compiled for. */
 static bool
 cuda_names(baton_stream handle, baton_stream *name_p)
 {
@@ -423,13 +423,13 @@ cuda_names(baton_stream handle, baton_stream *name_p)
 	return number != BATONI_CU_STREAM_PER_THREAD_VALUE;
 }
 
-/* No driver call: the device sees the store. */
+/* Makes no driver call: the device sees the store. */
 static void
 cuda_release(struct batoni_device *device, _Atomic uint64_t *word, uint64_t value)
 {
 	(void)device;
-	/* Everything before it is visible to what the stream does next: a store to
-	 * pinned memory is seen by the device after the stores before it. */
+	/* What the stream does next sees everything before this store: the device
+	 * sees stores to pinned memory in their order. */
 	atomic_store(word, value);
 	batoni_cuda_released();
 }
@@ -513,7 +513,8 @@ cuda_stream_put(struct batoni_device *device, baton_stream handle,
 		batoni_cuda_stream_release(stream);
 	}
 	batoni_cuda_exit(gpu, &guard);
-	/* All indices are taken.  If they are for the engine's own call too, that one says so. */
+	/* AGAIN: all indices are taken.  PENDING has the engine carry the put out by an item,
+	 * whose call is refused if no index is free for that either. */
 	return status == BATON_ERR_AGAIN ? BATON_PENDING : status;
 }
 

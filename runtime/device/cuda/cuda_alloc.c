@@ -2,19 +2,19 @@
 /*
  * Device memory for windows.
  *
- * A block is an allocation of virtual memory management of its own, as NCCL wants it for its
+ * A block is an allocation of its own, by virtual memory management, as NCCL wants it for its
  * windows (ncclMemAlloc makes the same): pinned on the GPU, of the granularity that the driver
- * recommends, exportable as a file descriptor, reachable by network adapters where the GPU says so,
- * and with access for this GPU and those that can reach it.  Where GPU or driver have no such
+ * recommends, exportable as a file descriptor, open to network adapters where the GPU supports
+ * that, and accessible to this GPU and those that can reach it.  Where GPU or driver have no such
  * memory, a block is memory of cuMemAlloc.
  *
  * The calls of virtual memory management wait for no stream, as far as is known; cuMemAlloc and
  * cuMemFree may wait for every stream of the context, and one of them may wait for something that
- * the caller does later.  So each of these calls is a job (thread.h), for which the caller waits until
- * its time is over.  A block that comes too late is freed by its job.  A block that is freed goes when
- * the driver lets it, if that takes longer than FREE_NS.
+ * the caller does later.  So each of these calls is a job (thread.h), and the caller waits for it until
+ * its time is over.  A job that allocates too late frees its block again.  A job that frees may take
+ * longer than FREE_NS; the caller then returns, and the job ends by itself.
  *
- * Memory is zeroed by the GPU on an internal stream, which no stream of the program holds up.
+ * The GPU zeroes the memory on an internal stream, which no stream of the program holds up.
  *
  * Locks.  `lock` guards the list of blocks.  No driver call is made under it.
  */
@@ -32,7 +32,7 @@
 #define ACCESSES_MAX 64
 
 struct block {
-	struct batoni_job job;        /* that allocates or frees it */
+	struct batoni_job job;        /* the one that allocates or frees it */
 	struct batoni_list_node link; /* of blocks, while it is the caller's */
 	struct cuda_gpu *gpu;
 	CUdeviceptr base;
@@ -91,7 +91,7 @@ list_accesses(const struct cuda_gpu *gpu, CUmemAccessDesc accesses[])
 	return n;
 }
 
-/* The block's addresses.  After an error none are left. */
+/* Reserve the block's addresses and map it there.  After an error none are reserved. */
 static CUresult
 map_block(struct block *block, CUmemGenericAllocationHandle handle,
           size_t granularity)
@@ -111,7 +111,7 @@ map_block(struct block *block, CUmemGenericAllocationHandle handle,
 		goto unreserve;
 	block->call = "cuMemSetAccess";
 	result = api->vm_access(block->base, block->bytes, accesses, n);
-	/* A peer that the driver does not take is reached by other ways. */
+	/* Where the driver refuses a peer, this GPU alone gets access. */
 	if (result != BATONI_CU_SUCCESS && n > 1)
 		result = api->vm_access(block->base, block->bytes, accesses, 1);
 	if (result == BATONI_CU_SUCCESS)
@@ -122,7 +122,7 @@ unreserve:
 	return result;
 }
 
-/* NOT_SUPPORTED: there is no such memory. */
+/* By virtual memory management.  NOT_SUPPORTED: GPU or driver has no such memory. */
 static CUresult
 create(struct block *block)
 {
@@ -146,7 +146,7 @@ create(struct block *block)
 	                                  BATONI_CU_GRANULARITY_BEST);
 	if (result != BATONI_CU_SUCCESS)
 		return result;
-	/* More than any driver gives; rounded up, it would be little. */
+	/* No driver gives so much, and rounding up would wrap around. */
 	block->call = "cuMemCreate, not called with more than there are addresses";
 	if (block->bytes > SIZE_MAX - granularity)
 		return BATONI_CU_OUT_OF_MEMORY;
@@ -179,8 +179,8 @@ give_back(const struct block *block)
 	api->vm_unreserve(block->base, block->bytes);
 }
 
-/* Wait for the event, or, without one, for all of the stream.  A query that fails is made again:
- * see cuda_memory.c. */
+/* Wait for the event, or, without one, for all of the stream.  A query that fails is repeated:
+ * see cuda_copy.c. */
 static CUresult
 await_stream(const struct cuda_gpu *gpu, const struct cuda_event *event)
 {
@@ -236,7 +236,7 @@ allocate(struct block *block)
 	bool writes = false;
 	CUresult result;
 
-	/* A driver may lack them, as far as the look-up is concerned. */
+	/* These are optional in the table of functions. */
 	block->call = "cuMemAlloc";
 	if (!api->mem_alloc || !api->mem_free || !api->set_bytes)
 		return BATONI_CU_NOT_SUPPORTED;
@@ -248,7 +248,7 @@ allocate(struct block *block)
 	if (result != BATONI_CU_SUCCESS)
 		return result;
 	result = zero(block, &writes);
-	/* Memory that a sick GPU may still write is never given back. */
+	/* Memory that a sick GPU may still write to is leaked on purpose. */
 	if (result != BATONI_CU_SUCCESS && !writes)
 		give_back(block);
 	return result;
@@ -276,7 +276,7 @@ run_alloc(struct batoni_job *job)
 	batoni_cuda_exit(block->gpu, &guard);
 }
 
-/* A free returns no error of the driver: what fails in passing is tried again. */
+/* A free reports no error of the driver; entering the context is tried again. */
 static void
 run_free(struct batoni_job *job)
 {
@@ -294,7 +294,7 @@ run_free(struct batoni_job *job)
 	batoni_cuda_exit(block->gpu, &guard);
 }
 
-/* A block counts as kept for good while a job has it. */
+/* While a job has a block, it counts as kept for good (mem.h). */
 static void
 free_block(struct batoni_job *job)
 {
@@ -302,7 +302,7 @@ free_block(struct batoni_job *job)
 	batoni_free(to_block(job));
 }
 
-/* It has come too late. */
+/* The allocation has ended after its caller had given it up. */
 static void
 cleanup_alloc(struct batoni_job *job)
 {
@@ -390,7 +390,7 @@ batoni_cuda_block_free(struct batoni_device *device, void *at)
 	if (!block)
 		return;
 	if (!start_job(block, run_free, free_block))
-		batoni_free(block); /* without a thread the memory stays */
+		batoni_free(block); /* without a thread the device memory is leaked */
 	else if (batoni_job_finish(&block->job, batoni_real_ns() + FREE_NS))
 		free_block(&block->job);
 }

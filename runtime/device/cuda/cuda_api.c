@@ -6,13 +6,13 @@
  * the program has loaded, and of it only cuPointerGetAttributes is used.
  *
  * The first caller loads the library and calls cuInit.  The result, good or bad, holds
- * until the process ends, and so does the library (library.h).  That orders all accesses to the
- * static state, except that batoni_cuda_loaded reads `loaded` without it.
+ * until the process ends, and the library stays loaded as long (library.h).  Loading once orders all
+ * accesses to the static state; batoni_cuda_loaded alone reads `loaded` without it.
  *
- * Each function is asked for by cuGetProcAddress, at the version of CUDA that has it as
- * cuda_api.h declares it: what a plain name means differs between versions of the driver.
- * The exported symbol, whose name has the version in it, is the second choice; not for a
- * function that the driver may lack, where cuGetProcAddress can say that it does.
+ * cuGetProcAddress looks each function up, at the version of CUDA that has it as cuda_api.h
+ * declares it, since what a plain name means differs between versions of the driver.  The second
+ * choice is the exported symbol, whose name has the version in it.  For an optional function
+ * there is no second choice where cuGetProcAddress can say that the driver lacks it.
  */
 #include "cuda_api.h"
 
@@ -41,7 +41,7 @@ static const struct batoni_symbol symbols[] = {
 #undef FUNCTION
 };
 
-/* By what they are asked for, in the same order. */
+/* The names and versions for cuGetProcAddress, in the order of `symbols`. */
 static const struct {
 	const char *base;
 	int version;
@@ -61,8 +61,8 @@ BATONI_CUDA_LOOKUP(LOOKUP)
 
 static struct batoni_library driver = BATONI_LIBRARY;
 static struct batoni_cuda_api api;
-static const char *library; /* as dlopen got it */
-static char version_text[32]; /* "12.2"; written within the load */
+static const char *library; /* the argument of dlopen */
+static char version_text[32]; /* "12.2"; load() writes it */
 /* Release, when `api` is complete; pairs with the acquire in batoni_cuda_loaded. */
 static _Atomic(const struct batoni_cuda_api *) loaded;
 
@@ -91,7 +91,7 @@ open_library(void)
 	return NULL;
 }
 
-/* 0: it does not say. */
+/* 0: the driver does not say. */
 static int
 version_of_driver(void)
 {
@@ -117,7 +117,7 @@ find_function(void *context, size_t i)
 	CUdriverProcAddressQueryResult found;
 	void *address = NULL;
 
-	/* The optional ones are the last: what tells the version is there. */
+	/* The optional ones come last, so driver_version is there by now. */
 	if (symbols[i].optional && where->version == 0)
 		where->version = version_of_driver();
 	if (symbols[i].optional && where->version < names[i].version)
@@ -248,7 +248,7 @@ typedef CUresult (*ask_fn)(unsigned int, CUpointer_attribute *, void **,
                            CUdeviceptr);
 static _Atomic(ask_fn) ask;
 
-/* The library stays loaded from here on.  NULL: it is not there. */
+/* Keeps the library loaded.  NULL: it is not in the process. */
 static ask_fn
 find_ask(void)
 {
@@ -260,7 +260,7 @@ find_ask(void)
 
 	if (!handle)
 		return NULL;
-	/* There is one version of it. */
+	/* This function has one version only, so its plain name will do. */
 	address = dlsym(handle, "cuPointerGetAttributes");
 	if (!address)
 		dlclose(handle);

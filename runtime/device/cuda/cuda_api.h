@@ -42,7 +42,7 @@ typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef void (*CUhostFn)(void *user_data);
 
-/* Two of the driver's operations; the others are not used. */
+/* The two members of the driver's union that Baton uses. */
 struct CUstreamMemOpWaitValueParams_st {
 	unsigned int operation;
 	CUdeviceptr address;
@@ -63,7 +63,7 @@ typedef union CUstreamBatchMemOpParams_union {
 	uint64_t pad[6];
 } CUstreamBatchMemOpParams;
 
-/* Of copies that one call starts. */
+/* For copies that one call starts. */
 typedef struct CUmemLocation_st {
 	unsigned int type;
 	int id;
@@ -74,7 +74,7 @@ typedef struct CUmemcpyAttributes_st {
 	unsigned int flags;
 } CUmemcpyAttributes;
 
-/* Of virtual memory management. */
+/* For virtual memory management. */
 typedef struct CUmemAllocationProp_st {
 	CUmemAllocationType type;
 	CUmemAllocationHandleType requestedHandleTypes;
@@ -347,9 +347,9 @@ enum {
 	  (unsigned int, CUpointer_attribute *, void **, CUdeviceptr))
 
 /*
- * The same, of functions that a driver may lack: then they are NULL.  They are looked for only
- * in a driver of at least their version (cuDriverGetVersion): asked for a version that is newer
- * than itself, a driver returns the newest form that it has, whose parameters are others.
+ * The same, of functions that a driver may lack: then they are NULL.  They are looked up only
+ * in a driver of at least their version (cuDriverGetVersion): asked for a version newer than its
+ * own, a driver returns the newest form that it has, whose parameters differ.
  */
 #define BATONI_CUDA_OPTIONAL(X) BATONI_CUDA_COPIES(X) BATONI_CUDA_SHARING(X)
 
@@ -427,7 +427,7 @@ enum {
 	  "cuMemGetAllocationPropertiesFromHandle", 10020,                    \
 	  (CUmemAllocationProp *, CUmemGenericAllocationHandle))
 
-/* The function that looks the others up, as above. */
+/* The function that looks the others up, in the same form. */
 #define BATONI_CUDA_LOOKUP(X)                                                 \
 	X(lookup, cuGetProcAddress_v2, "cuGetProcAddress", 12000,             \
 	  (const char *, void **, int, cuuint64_t,                            \
@@ -460,9 +460,9 @@ enum baton_status batoni_cuda_load(const struct batoni_cuda_api **api_p);
 /* The functions if they have been loaded, else NULL.  Any thread. */
 const struct batoni_cuda_api *batoni_cuda_loaded(void);
 
-/* Is the driver's library in this process, by the program's doing or by ours?  It is not
- * loaded, and cuInit is not called, for the question.  True: batoni_cuda_ask works from now
- * on.  Any thread; may block. */
+/* Is the driver's library in this process, loaded by the program or by Baton?  The question
+ * loads nothing and does not call cuInit.  True: batoni_cuda_ask works from now on.  Any
+ * thread; may block. */
 bool batoni_cuda_present(void);
 /* cuPointerGetAttributes. */
 CUresult batoni_cuda_ask(unsigned int n, CUpointer_attribute *attributes,

@@ -3,37 +3,37 @@
  * Copies of the CUDA device.
  *
  * Copies run on internal streams of the GPU that has the memory, one for each direction, so
- * that a copy in and a copy out overlap.  The direction is known from the pinned block, which is
- * ours.
+ * that a copy in and a copy out overlap.  Which side is a pinned block of Baton's tells the
+ * direction.
  *
- * Copies are numbered, for each of these streams by itself, and behind each the stream writes its
- * number into a pinned word of its own (the write makes the copy visible first: cuda_item.c).
- * Numbers end in order, so a ticket is stream and number, and to ask it is a load.  Where the
- * write is refused, or there are no words (no memory operations; a GPU on which no communicator
- * is), the ticket is an event behind the copy; if none could be recorded either, the stream
- * itself, which is idle when the copy has ended.
+ * The copies of each stream are numbered, and behind each copy the stream writes its number into a
+ * pinned word of its own (the write makes the copy visible first: cuda_item.c).  Copies of a stream
+ * end in order, so a ticket is stream and number, and a test of it is one load.  Where the driver
+ * refuses the write, or there are no words (the GPU has no memory operations, or no communicator),
+ * the ticket is an event behind the copy.  If no event could be recorded either, the ticket is the
+ * stream itself, which is idle when the copy has ended.
  *
- * A copy of 8 bytes into memory of the stream's own GPU is no copy: the stream writes them as it
- * writes the number, in the same call and in front of it.  They are read here, at the call.  Managed
- * memory cannot be written so.  Where the driver refuses, they are copied: whatever of that call was
- * carried out has written the same bytes.  No call copies out of the GPU and writes a word, so the other
- * direction stays two calls.
+ * For 8 bytes into memory of the stream's own GPU no copy is made: this file reads them at the call,
+ * and the stream writes them as it writes the number, in the same driver call and in front of it.
+ * Managed memory cannot be written so.  Where the driver refuses, a copy follows: whatever of the
+ * refused call was carried out has written the same bytes.  No driver call copies out of the GPU and
+ * writes a word, so the other direction takes two calls.
  *
- * A stream that is sick writes nothing.  So a ticket that has not ended asks the driver every
- * ASK_NS, or each time where the GPU is known to be sick.  A stream that is idle then has ended
- * the copy, whatever the word says.
+ * A stream of a sick GPU writes nothing.  So the test of a ticket that has not ended asks the driver
+ * every ASK_NS, or each time where the GPU is known to be sick.  If the stream is idle then, the copy
+ * has ended, whatever the word says.
  *
  * Several copies are one call, cuMemcpyBatchAsync, with one write behind it.  A driver of
- * CUDA before 12.8 has no such call, and one that has it may refuse it.  Then they are
- * single calls on the same stream, still with one write.  A call that was refused has
- * started none of its copies, or those before the one that is wrong.  The single calls copy
- * the same bytes again, later in the stream, and say which is wrong.  After NOT_SUPPORTED,
- * or CUDA_TRIES refusals in a row, the call is not made again.  It takes neither the legacy
- * default stream nor one that is captured; the internal streams are not of these.  A copy by
- * itself is a list of one.
+ * CUDA before 12.8 has no such call, and one that has it may refuse it.  Then each copy is
+ * a call of its own on the same stream, still with one write behind all.  A call that was
+ * refused has started none of its copies, or those before the one that is wrong.  The single
+ * calls copy the same bytes again, later in the stream, and tell which copy is wrong.  After
+ * NOT_SUPPORTED, or CUDA_TRIES refusals in a row, the call is not made again.  It does not work
+ * on the legacy default stream nor on one that is captured; the internal streams are neither.
+ * A copy by itself is a list of one.
  *
  * A copy has ended only when the stream or the driver says so.  A query that fails while the
- * device is well is made again; a device that fails CUDA_TRIES times in a row is sick.
+ * device is well is repeated; a device that fails CUDA_TRIES times in a row is sick.
  */
 #include "cuda_gpu.h"
 
@@ -43,11 +43,11 @@
 
 #define ASK_NS 100000000u
 
-/* A ticket: where the copies run; the number of the last one, or the event (0: none could be
- * recorded); of a number, when the driver was last asked. */
+/* The words of a ticket: where the copies run; the number of the last one, or the event (0: none
+ * could be recorded); for a number, when the driver was last asked. */
 enum { TICKET_STREAM, TICKET_END, TICKET_ASKED };
 
-/* Where a copy runs: a stream of the GPU that has the memory; and whether its end is a number. */
+/* Where a copy runs, a stream of the GPU that has the memory, and whether a number marks its end. */
 struct copy_stream {
 	struct cuda_gpu *gpu;
 	unsigned index; /* in gpu->copies */
@@ -56,7 +56,7 @@ struct copy_stream {
 
 #define NUMBERED 32u
 
-/* GPUs are aligned to 64 bytes. */
+/* A struct cuda_gpu is aligned to 64 bytes, so the low bits of its address are free. */
 static uint64_t
 stream_to_word(struct copy_stream stream)
 {
@@ -110,9 +110,9 @@ write_of(const volatile void *to, uint64_t value)
 	};
 }
 
-/* Behind all that the stream has got, and behind the write of *first (NULL: there is none).  Between
- * enter and exit of that GPU.  False: the number was not put there; no copy gets it, in case it
- * was, by a call that has failed. */
+/* Put the next number behind all that is on the stream, and behind the write of *first (NULL: there
+ * is none).  Between enter and exit of that GPU.  False: the driver refused; no copy gets this number,
+ * since the failed call may have put it there all the same. */
 static bool
 put_number(struct copy_stream stream, const CUstreamBatchMemOpParams *first)
 {
@@ -129,7 +129,7 @@ put_number(struct copy_stream stream, const CUstreamBatchMemOpParams *first)
 	                                   0) == BATONI_CU_SUCCESS;
 }
 
-/* On the same stream.  NULL: no event was recorded. */
+/* Record an event on the stream.  NULL: none was recorded. */
 static struct cuda_event *
 put_event(struct copy_stream stream)
 {
@@ -146,7 +146,7 @@ put_event(struct copy_stream stream)
 	return event;
 }
 
-/* The number has just been put there. */
+/* The ticket of the number that was put on the stream last. */
 static struct batoni_ticket
 number_ticket(struct copy_stream stream)
 {
@@ -159,7 +159,7 @@ number_ticket(struct copy_stream stream)
 	return ticket;
 }
 
-/* On the same stream. */
+/* A ticket for what was put on the stream last. */
 static struct batoni_ticket
 make_ticket(struct copy_stream stream)
 {
@@ -172,7 +172,7 @@ make_ticket(struct copy_stream stream)
 	return ticket;
 }
 
-/* May the stream write the bytes, which are in a block of ours?  owner: see copy_start. */
+/* May the stream write the bytes of this copy, as a value?  owner: see copy_start. */
 static bool
 is_value(struct copy_stream stream, const struct batoni_copy *copy, int owner)
 {
@@ -181,7 +181,7 @@ is_value(struct copy_stream stream, const struct batoni_copy *copy, int owner)
 	       stream.index == CUDA_COPIES_IN && owner == stream.gpu->number;
 }
 
-/* Between enter and exit.  False: nothing was started that counts. */
+/* Between enter and exit.  False: the driver refused, and the bytes are to be copied. */
 static bool
 start_value(struct copy_stream stream, const struct batoni_copy *copy,
             struct batoni_ticket *ticket_p)
@@ -208,8 +208,8 @@ start_one(struct copy_stream stream, const struct batoni_copy *copy)
 	                      gpu->copies[stream.index]);
 }
 
-/* One call for all.  Each has pinned memory on one side and a device's on the other, so there is
- * nothing to say of where they are.  A kernel that fills the GPU must not hold them up. */
+/* Start all in one call.  Each has pinned memory on one side and a device's on the other, so the
+ * driver needs no hint of their locations.  A kernel that fills the GPU must not hold them up. */
 static CUresult
 start_together(struct copy_stream stream, const struct batoni_copy *copies, size_t n)
 {
@@ -299,7 +299,7 @@ batoni_cuda_copies_start(struct batoni_device *device,
 		result = start_several(stream, copies, n, started_p);
 		if (*started_p > 0)
 			*ticket_p = make_ticket(stream);
-	} while (batoni_cuda_leave_or_retry(
+	} while (batoni_cuda_exit_or_retry(
 		stream.gpu, &guard,
 		*started_p == 0 ? result : BATONI_CU_SUCCESS));
 	return result == BATONI_CU_SUCCESS ? BATON_OK
@@ -333,7 +333,7 @@ query(const struct cuda_gpu *gpu, unsigned stream, const struct cuda_event *even
 			continue;
 		result = event ? gpu->api->event_query(event->event)
 		               : gpu->api->stream_query(gpu->copies[stream]);
-		batoni_cuda_leave_or_retry(gpu, &guard, result);
+		batoni_cuda_exit_or_retry(gpu, &guard, result);
 		if (result == BATONI_CU_SUCCESS || result == BATONI_CU_NOT_READY)
 			break;
 	}
@@ -346,7 +346,7 @@ batoni_cuda_copies_query(const struct cuda_gpu *gpu)
 	return query(gpu, CUDA_COPIES_OTHER, NULL);
 }
 
-/* It is not known whether the copy goes on. */
+/* The GPU is sick, so it is not known whether the copy goes on. */
 static enum baton_status
 fail(struct batoni_device *device, struct copy_stream stream, const char *call,
      CUresult result)

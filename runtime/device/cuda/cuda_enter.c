@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What stands around each call of the driver: the context and capture mode of the calling thread, and what is said of
- * a call that has failed.
+ * What stands around each call of the driver: the context and capture mode of the calling thread, and the sentences
+ * for calls that have failed.
  *
- * A thread of the program is made to stand in the GPU's context between enter and exit, and gets back its own, and its
- * capture mode.  The engine's thread, on which nothing of the program runs, stays where it is until another GPU is
- * wanted; where a library may have changed that (lend), or a call has failed (doubt), it looks again.
+ * Between enter and exit a thread of the program has the GPU's context as its current one; exit gives it its own
+ * context back, and its capture mode.  The engine's thread, on which nothing of the program runs, stays in the context
+ * until it needs another GPU.  Where a library may have changed its context (lend), or a call has failed (doubt), it
+ * asks the driver again.
  *
  * Within a transaction (cuda_stream.c) enter and exit do nothing, for that GPU and thread.
  */
@@ -20,21 +21,22 @@ batoni_cuda_restore_mode(const struct batoni_cuda_api *api,
 {
 	CUstreamCaptureMode before = mode;
 
-	/* The call touches no device, so it is tried only once more if it has failed. */
+	/* The call touches no device, so one more try is enough. */
 	if (api->capture_mode(&before) != BATONI_CU_SUCCESS)
 		api->capture_mode(&mode);
 }
 
 /* The GPU in whose context the engine's thread is, with capture mode RELAXED; NULL: it is not
- * known.  That thread's.  GPUs are kept for good, and one that was reset is another one. */
+ * known.  Only that thread uses this.  A struct cuda_gpu is kept for good, and a GPU that was reset
+ * has another one. */
 static const struct cuda_gpu *stays_in;
 
-/* The GPU in whose context a library has the engine's thread; NULL: none has it. */
+/* The GPU in whose context a library needs the engine's thread; NULL: no library has the thread. */
 static const struct cuda_gpu *lent_in;
 
-/* The engine's thread, which is not known to be in a context. */
+/* Find the context of the engine's thread, which is not known. */
 static CUresult
-look_round(const struct cuda_gpu *gpu, CUcontext *current_p)
+find_context(const struct cuda_gpu *gpu, CUcontext *current_p)
 {
 	CUstreamCaptureMode mode = BATONI_CU_CAPTURE_RELAXED;
 	CUresult result = gpu->api->capture_mode(&mode);
@@ -44,7 +46,8 @@ look_round(const struct cuda_gpu *gpu, CUcontext *current_p)
 	               : result;
 }
 
-/* The stack of contexts does not grow.  Where nothing can be popped, the context is gone. */
+/* Pop before the push, so that the stack of contexts does not grow.  If the pop fails, the context
+ * is gone. */
 static CUresult
 exchange_context(const struct cuda_gpu *gpu, bool pops)
 {
@@ -66,7 +69,7 @@ stay(const struct cuda_gpu *gpu)
 		return result;
 	stays_in = NULL;
 	if (!before)
-		result = look_round(gpu, &current);
+		result = find_context(gpu, &current);
 	if (result == BATONI_CU_SUCCESS && (before || current != gpu->context))
 		result = exchange_context(gpu, before || current);
 	if (result == BATONI_CU_SUCCESS)
@@ -88,7 +91,8 @@ batoni_cuda_lend(const struct cuda_gpu *gpu)
 		lent_in = gpu;
 }
 
-/* The engine's thread.  If it cannot go back, the library's next call fails and says so. */
+/* Return the engine's thread to the library's context.  If that fails, the library's next call fails
+ * and says so. */
 static void
 go_back(void)
 {
@@ -153,7 +157,7 @@ batoni_cuda_exit(const struct cuda_gpu *gpu, const struct cuda_guard *guard)
 }
 
 bool
-batoni_cuda_leave_or_retry(const struct cuda_gpu *gpu,
+batoni_cuda_exit_or_retry(const struct cuda_gpu *gpu,
                            const struct cuda_guard *guard, CUresult result)
 {
 	bool failed = result != BATONI_CU_SUCCESS &&

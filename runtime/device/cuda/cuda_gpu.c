@@ -23,8 +23,8 @@ static struct {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.ended = PTHREAD_COND_INITIALIZER,
 };
-static _Atomic(struct cuda_gpu *) gpus; /* only grows; newest first */
-static atomic_uint opens;               /* how many there were */
+static _Atomic(struct cuda_gpu *) gpus; /* the newest first; none is ever removed */
+static atomic_uint opens;               /* how many opens there have been */
 
 /* Why a GPU whose memory was seen could not be set up, and the number of the open before that;
  * after the next one it is tried again.  The thread that sets it up. */
@@ -251,7 +251,7 @@ warn_of_limits(const struct cuda_gpu *gpu)
 		           gpu->number, gpu->name);
 }
 
-/* Of one GPU: three for each index of `streams`, one for each stream of copies. */
+/* The pinned words of one GPU: three for each index of `streams`, a line for each stream of copies. */
 #define WORDS (3 * CUDA_STREAMS_MAX + CUDA_LINE_WORDS * CUDA_COPY_STREAMS)
 
 /* False: the GPU has its words already. */
@@ -273,8 +273,8 @@ set_words(struct cuda_gpu *gpu, const struct cuda_block *words)
 	return sets;
 }
 
-/* Set up what only opens need.  The first open allocates pinned memory; of several at once, the
- * fastest one's is used. */
+/* Set up what only opens need.  The first open allocates pinned memory; if several do at once, that
+ * of the fastest is used. */
 static enum baton_status
 make_words(struct cuda_gpu *gpu, uint64_t until_ns)
 {
@@ -378,8 +378,8 @@ batoni_cuda_gpu_find(CUdevice number)
 	return gpu;
 }
 
-/* Is the primary context still the one in which the GPU was set up?  The context that this retains
- * is never released, since a release might wait for its streams. */
+/* Is the primary context still the one in which the GPU was set up?  This retains the context, and
+ * never releases it, since a release might wait for its streams. */
 static enum baton_status
 compare_context(struct cuda_gpu *gpu, bool *same_p)
 {
@@ -412,7 +412,7 @@ renew(struct cuda_gpu *old, struct cuda_gpu **gpu_p)
 		return BATON_OK;
 	}
 	status = set_up(old->api, old->number, gpu_p);
-	/* A reset of the GPU does not release a context that was retained. */
+	/* A reset of the GPU does not undo what retained the context. */
 	while (status == BATON_OK && !same && old->retained > 0) {
 		old->api->primary_release(old->number);
 		old->retained--;
@@ -432,8 +432,8 @@ refuse_context(const struct cuda_gpu *gpu, enum baton_status status)
 	                     why, gpu->number);
 }
 
-/* Between begin_setup and end_setup.  A context that is made allocates, which a capture of
- * another thread may forbid. */
+/* Between begin_setup and end_setup.  Making a context allocates, which a capture of another
+ * thread may forbid. */
 static enum baton_status
 find_or_set_up(const struct batoni_cuda_api *api, CUdevice number,
                struct cuda_gpu **gpu_p)
@@ -470,7 +470,7 @@ batoni_cuda_gpu_open(const struct batoni_device_config *config,
 	atomic_fetch_add(&opens, 1);
 	begin_setup(number);
 	status = find_or_set_up(api, number, gpu_p);
-	/* Written once, and read by those that have opened it. */
+	/* Written once; only threads that have opened the GPU read it. */
 	if (status == BATON_OK && !(*gpu_p)->open.ops)
 		(*gpu_p)->open.ops = ops;
 	end_setup(number);

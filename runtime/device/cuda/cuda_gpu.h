@@ -6,7 +6,7 @@
  * A GPU is set up by its first open and kept until the process ends, with its primary
  * context (which the CUDA runtime keeps too), its internal streams, events and pinned
  * blocks: to give them back would mean driver calls that may wait for every stream of the
- * context, while a stream waits for us.  What is freed is used again.
+ * context, while a stream waits for the engine.  What is freed is used again.
  *
  * A program may reset a GPU that has no communicators (cuDevicePrimaryCtxReset), and must
  * after a sticky error.  The context's handle may then be the same; its id (cuCtxGetId) is
@@ -36,13 +36,12 @@ enum { CUDA_COPIES_IN, CUDA_COPIES_OUT, CUDA_COPIES_OTHER, CUDA_COPY_STREAMS };
 
 #define CUDA_LINE_WORDS 8u     /* words of a cache line */
 #define CUDA_STREAMS_MAX 1024u /* how many streams can have work of ours at a time */
-/* How often a call is tried whose failure no call of the program can be refused for.  Only a sick
+/* How often a driver call is tried where no call of the program can report its failure.  Only a sick
  * device fails each time. */
 #define CUDA_TRIES 3u
 
 /* A call of the driver that may wait for streams takes milliseconds by itself, and longer on a busy
- * machine.  A call that takes less than this is not taken to wait for a stream, whatever the
- * options say. */
+ * machine.  Only after this time is it taken to wait for a stream, whatever the options say. */
 #define CUDA_LEAST_NS 500000000u
 
 /* The time until which the caller waits for such a call. */
@@ -58,7 +57,7 @@ struct cuda_stream;
 struct cuda_event {
 	struct cuda_event *next; /* when it is free */
 	CUevent event;
-	/* Of a mark: the stream on which it stands for entries.  NULL: it stands for none. */
+	/* For a mark: the stream on which it stands for entries.  NULL: it stands for none. */
 	struct cuda_stream *stream;
 	uint32_t entries;
 };
@@ -80,12 +79,12 @@ struct cuda_block {
 	_Atomic uint64_t *last_wait;
 	struct cuda_gpu *gpu;
 	struct batoni_job job; /* that pins it */
-	/* Under gpu->lock: a creator waits for it, or has it; it comes for the reserve. */
+	/* Under gpu->lock.  wanted: a creator waits for it, or has it.  spares: it is for the reserve. */
 	bool wanted, spares;
 	struct cuda_pinning pinning;
 };
 
-/* A stream of stream_create. */
+/* A stream that stream_create has made. */
 struct cuda_created {
 	struct batoni_list_node link;
 	CUstream handle;
@@ -99,29 +98,29 @@ struct cuda_gpu {
 	CUdevice number;
 	CUcontext context;
 	unsigned long long context_id;
-	unsigned retained; /* so often; the thread that sets it up */
+	unsigned retained; /* how often the context is; the thread that sets the GPU up */
 	atomic_uint checked; /* the number of the open up to which context_id is right */
 	char name[64];
 	bool memory_ops; /* streams can wait for words by themselves */
 	bool flushes; /* streams may miss what another device of the node has written */
-	/* So often in a row the library has refused the call that starts several copies;
-	 * CUDA_TRIES: it is not made any more.  The thread that drives. */
+	/* How often in a row the driver has refused the call that starts several copies.  At
+	 * CUDA_TRIES that call is not made any more.  The driver of the engine. */
 	unsigned packs_refused;
 	CUstream copies[CUDA_COPY_STREAMS];
-	/* How many of the copies on each of these have a number (cuda_copy.c).  The thread that
-	 * drives. */
+	/* How many of the copies on each of these have a number (cuda_copy.c).  The driver of
+	 * the engine. */
 	uint64_t numbers[CUDA_COPY_STREAMS];
 	/* Pinned words, one for each of these, a line apart: the number of the last copy that
 	 * has ended.  NULL: streams write none.  Set by an open. */
 	_Atomic(_Atomic uint64_t *) copied;
-	int priority; /* of these: the highest */
-	uint32_t queues, copy_queues; /* of the hardware, that streams share */
-	bool copy_queues_set; /* by a variable of their own */
+	int priority; /* of the copies' streams: the highest; INT_MIN: there is one only */
+	uint32_t queues, copy_queues; /* hardware queues that streams share */
+	bool copy_queues_set; /* a variable of their own gives their number */
 	bool blocking; /* launching a kernel blocks (CUDA_LAUNCH_BLOCKING) */
 	_Atomic uint32_t foreign;     /* streams that libraries have */
-	/* Pinned words, one for each index of `streams`: the number of the last wait
-	 * that was passed, how many launched functions have returned, and the number of the
-	 * last put that was passed.  Set under `lock`, by an open. */
+	/* Pinned words, one of each kind for each index of `streams`: the number of the last
+	 * wait that the stream has passed, how many launched functions have returned, and the
+	 * number of the last put that it has passed.  Set under `lock`, by an open. */
 	_Atomic uint64_t *passed, *returned, *stored;
 
 	pthread_mutex_t lock;
@@ -141,7 +140,7 @@ batoni_cuda_gpu(struct batoni_device *device)
 	return batoni_container_of(device, struct cuda_gpu, open);
 }
 
-/* cuda_enter.c, where no GPU is known yet: give the thread its capture mode back; refuse as batoni_cuda_refuse. */
+/* cuda_enter.c, for calls before a GPU is known: restore the thread's capture mode; refuse as batoni_cuda_refuse. */
 void batoni_cuda_restore_mode(const struct batoni_cuda_api *api,
                               CUstreamCaptureMode mode);
 enum baton_status batoni_cuda_refuse_by(const struct batoni_cuda_api *api,
@@ -150,15 +149,15 @@ enum baton_status batoni_cuda_refuse_by(const struct batoni_cuda_api *api,
 /*
  * The driver's calls are made between enter and exit: the GPU's context is then current,
  * and none of them invalidates a capture that another thread of the program has begun.
- * The thread is not cancelled: a call may wait, for room on a stream or for the context, with
- * locks of ours held.
- * exit restores what was.  enter: the driver's result; after an error there is nothing to
- * exit.
+ * The thread is not cancelled in between: a call may wait, for room on a stream or for the context,
+ * while the thread holds locks of Baton.
+ * exit restores the context and mode that enter found.  enter returns the driver's result; after
+ * an error there is nothing to exit.
  *
- * The engine's thread stays where it is, as nothing of the program runs there: enter is no call of
- * the driver until another GPU is needed, and exit is none, unless it was lent to a library.
+ * The engine's thread stays in the context, as nothing of the program runs there: enter makes no
+ * driver call until another GPU is needed, and exit makes none unless the thread is lent to a library.
  *
- * Within a transaction of this thread (cuda_stream.c) both do nothing, for the GPU of that.
+ * Within a transaction of this thread (cuda_stream.c) both do nothing for that GPU.
  */
 struct cuda_guard {
 	CUstreamCaptureMode mode;
@@ -168,21 +167,21 @@ struct cuda_guard {
 };
 CUresult batoni_cuda_enter(const struct cuda_gpu *gpu, struct cuda_guard *guard);
 void batoni_cuda_exit(const struct cuda_gpu *gpu, const struct cuda_guard *guard);
-/* Leave, behind calls that have returned the result.  True: they failed on the engine's thread,
- * which was taken to be in the context: a library may have changed that.  Enter anew, which looks,
- * and make them once more. */
-bool batoni_cuda_leave_or_retry(const struct cuda_gpu *gpu,
+/* Exit, after calls that have returned the result.  True: they failed on the engine's thread, which
+ * was taken to be in the context, and a library may have changed that.  The caller enters again,
+ * which asks the driver, and repeats the calls. */
+bool batoni_cuda_exit_or_retry(const struct cuda_gpu *gpu,
                                 const struct cuda_guard *guard, CUresult result);
 /* The GPU of this thread's transaction, in which the thread is; NULL: there is none. */
 extern _Thread_local const struct cuda_gpu *batoni_cuda_inside
 	__attribute__((tls_model("initial-exec")));
-/* A library that changes contexts has had, or gets, this thread: the next enter looks. */
+/* A library that changes contexts has had, or gets, this thread: the next enter asks the driver. */
 void batoni_cuda_doubt(void);
-/* From here on a library has this thread, in the context of the GPU: a call that is made meanwhile
- * for another GPU goes back to that context.  NULL: no library has the thread any more. */
+/* From here on a library has this thread, and needs it in the context of the GPU: exit from another
+ * GPU returns the thread to that context.  NULL: no library has the thread any more. */
 void batoni_cuda_lend(const struct cuda_gpu *gpu);
 
-/* cuda_queues.c: while it is set up. */
+/* cuda_queues.c: read what the environment says of queues, while the GPU is set up. */
 void batoni_cuda_queues_read(struct cuda_gpu *gpu);
 
 /* `current` of the device's table. */
@@ -199,16 +198,16 @@ batoni_cuda_gpu_open(const struct batoni_device_config *config,
 /* The GPU as it was last set up, or NULL. */
 struct cuda_gpu *batoni_cuda_gpu_find(CUdevice number);
 
-/* A call names memory of the GPU: set it up for copies, if it is not set up.  A failure is
- * remembered until the next open.  OK, UNSUPPORTED, NOMEM, CUDA; batoni_refuse has said why. */
+/* A call names memory of the GPU with this number: set that GPU up for copies, if it is not.  A
+ * failure is remembered until the next open.  OK, UNSUPPORTED, NOMEM, CUDA; batoni_refuse has said why. */
 enum baton_status batoni_cuda_gpu_prepare(const struct cuda_gpu *gpu,
                                           CUdevice number);
 
 /* Refuse a call of the program because the driver's call failed: NOMEM or CUDA. */
 enum baton_status batoni_cuda_refuse(const struct cuda_gpu *gpu,
                                      const char *call, CUresult result);
-/* Refuse a call of the program that has waited for the driver since begun_ns: TIMEOUT.  what: "no
- * device memory"; before: what the program should do before streams wait. */
+/* Refuse a call of the program that has waited for the driver since begun_ns: TIMEOUT.  The sentence
+ * begins with `what` ("no device memory"); `before` is what the program should do before streams wait. */
 enum baton_status batoni_cuda_refuse_late(const struct cuda_gpu *gpu,
                                           uint64_t begun_ns, const char *what,
                                           const char *before);
@@ -223,7 +222,7 @@ struct cuda_event *batoni_cuda_event_take(struct cuda_gpu *gpu,
                                           CUresult *result_p);
 /* Return an event that the stream has passed, or that was not recorded. */
 void batoni_cuda_event_give(struct cuda_gpu *gpu, struct cuda_event *event);
-/* Give up an event of which it is not known whether the stream will pass it. */
+/* Leak an event on purpose: it is not known whether the stream will pass it. */
 void batoni_cuda_event_lose(struct cuda_gpu *gpu, struct cuda_event *event);
 
 /* cuda_pinned.c.  Is it pinned, and at its own address? */
@@ -232,23 +231,23 @@ batoni_cuda_is_pinned(const struct cuda_pinning *pinning)
 {
 	return pinning->result == BATONI_CU_SUCCESS && !pinning->elsewhere;
 }
-/* Behind the call that has pinned the memory at `at`, between enter and exit: does the device
- * have it there?  False: the caller gives it back. */
+/* After the call that has pinned the memory at `at`, between enter and exit: does the device have
+ * it at the same address?  False: the caller unpins it. */
 bool batoni_cuda_pinned_in_place(const struct cuda_gpu *gpu, void *at,
                                  struct cuda_pinning *pinning);
-/* It is not pinned: refuse the call that wanted it.  NOMEM, CUDA, UNSUPPORTED. */
+/* The memory could not be pinned: refuse the call that needed it.  NOMEM, CUDA, UNSUPPORTED. */
 enum baton_status
 batoni_cuda_refuse_pinning(const struct cuda_gpu *gpu,
                            const struct cuda_pinning *pinning);
 
 /* A zeroed block, a spare one if there is one.  The thread that creates, which
- * holds no lock that others may want.  OK, NOMEM, UNSUPPORTED, SYSTEM, CUDA; TIMEOUT, at
- * until_ns (batoni_real_ns), or a moment later: the driver does not return, since streams wait.
+ * holds no lock that other threads may want.  OK, NOMEM, UNSUPPORTED, SYSTEM, CUDA; TIMEOUT, at
+ * until_ns (batoni_real_ns) or a moment later: the driver has not returned, since streams wait.
  * batoni_refuse has said why. */
 enum baton_status batoni_cuda_block_take(struct cuda_gpu *gpu, size_t bytes,
                                          bool words, uint64_t until_ns,
                                          struct cuda_block **block_p);
-/* Make a spare block of this kind for another communicator, unless making it could block. */
+/* Make a spare block of this kind for another communicator, unless that could block. */
 void batoni_cuda_block_reserve(struct cuda_gpu *gpu,
                                const struct cuda_block *like);
 void batoni_cuda_block_give(struct cuda_gpu *gpu, struct cuda_block *block);
@@ -270,7 +269,7 @@ enum baton_status batoni_cuda_copy_test(struct batoni_device *device,
                                         struct batoni_ticket *ticket);
 /* Is a stream of copies idle?  SUCCESS, NOT_READY; any other result: the GPU is sick. */
 CUresult batoni_cuda_copies_query(const struct cuda_gpu *gpu);
-/* cuda_share.c: the same. */
+/* cuda_share.c: more of these slots. */
 enum baton_status batoni_cuda_reaches(struct batoni_device *device,
                                       const void *pointer, int owner);
 enum baton_status batoni_cuda_identify(struct batoni_device *device,
@@ -285,12 +284,12 @@ enum baton_status batoni_cuda_map(struct batoni_device *device,
 void batoni_cuda_unmap(struct batoni_device *device,
                        const struct batoni_memory_name *name, void *at,
                        size_t bytes);
-/* cuda_alloc.c: the same. */
+/* cuda_alloc.c: more of these slots. */
 enum baton_status batoni_cuda_block_alloc(struct batoni_device *device,
                                           size_t bytes, uint64_t until_ns,
                                           void **block_p);
 void batoni_cuda_block_free(struct batoni_device *device, void *at);
-/* cuda_register.c: the same. */
+/* cuda_register.c: more of these slots. */
 enum baton_status batoni_cuda_pin(struct batoni_device *device, void *base,
                                   size_t bytes, uint64_t until_ns);
 void batoni_cuda_unpin(struct batoni_device *device, void *base);

@@ -11,24 +11,24 @@
  * The trigger stores and wakes, nothing else.  The wait and the write are one driver call
  * (cuStreamBatchMemOp): the stream waits for the engine's word (GEQ), then writes the number
  * of this wait into a word of the stream's index (cuda_stream.h).  So the host knows what streams have passed without
- * asking the driver and without a handle, which the program may have destroyed: words are
- * used again only when no stream waits for them, and an index when nothing of ours is left.
+ * asking the driver and without a handle, which the program may have destroyed.  Words are
+ * used again only when no stream waits for them, and an index when no item of Baton is left on its stream.
  *
  * Where the device cannot wait for a word, a host function waits: then an operation is one
  * host function.  Streams may then hold each other up, as the driver may run one node
  * function at a time.
  *
- * When the trigger is on the stream and the driver refuses the wait, it is asked again, and
- * then a host function waits too.  If the driver refuses that as well, the trigger cannot
- * be taken back: the device is told to be sick, and all operations end.
+ * When the trigger is on the stream and the driver refuses the wait, the wait is tried again, and
+ * then a host function waits instead.  If the driver refuses that as well, the device counts as
+ * sick, and all operations end, since the trigger cannot be taken back.
  *
  * A put is a copy and, in one batch, the write of the signal and of the put's number.  The write
  * is what makes the copy visible first: cuStreamWriteValue without
  * CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER "will provide a memory fence before the write, which has
  * similar semantics to __threadfence_system() but is scoped to the stream" (cuda.h), and the copy is
- * before it in the stream.  A copy that the driver refuses leaves nothing, and the engine tries its
- * own way.  Once the copy is on the stream it cannot be taken back: where the driver refuses the write
- * again and again, the device is told to be sick.
+ * before it in the stream.  If the driver refuses the copy, nothing is on the stream, and
+ * the engine carries the put out by itself.  Once the copy is on the stream it cannot be taken back:
+ * where the driver then refuses the write CUDA_TRIES times, the device counts as sick.
  *
  * How much a stream takes is in cuda_room.c.
  */
@@ -51,7 +51,7 @@ has_grown(const _Atomic uint64_t *word, uint64_t value)
 	return (int64_t)(atomic_load(word) - value) >= 0;
 }
 
-/* Host functions that wait for words.  Of all GPUs together: a stream may wait for an
+/* Host functions that wait for words, on all GPUs together: a stream may wait for an
  * operation of a communicator on another GPU. */
 static struct {
 	atomic_uint n;
@@ -62,8 +62,8 @@ static struct {
 	.released = PTHREAD_COND_INITIALIZER,
 };
 
-/* No wake-up is lost: this thread counts itself, then loads the word; the driver stores the
- * word, then loads the count (batoni_cuda_released); all seq_cst. */
+/* Dekker's pattern against a lost wake-up: this thread counts itself, then loads the word; the
+ * driver stores the word, then loads the count (batoni_cuda_released); all seq_cst. */
 static void
 wait_for_word(const _Atomic uint64_t *word, uint64_t value)
 {
@@ -120,7 +120,7 @@ struct word_wait {
 	uint64_t value;
 };
 
-/* The trigger and the wait, or the wait and the trigger, of a device that cannot wait. */
+/* The trigger and the wait of an item, in its order, where the GPU cannot wait for words. */
 static void
 on_item(void *argument)
 {
@@ -128,12 +128,12 @@ on_item(void *argument)
 	struct cuda_stream *stream = stream_of(item);
 	struct word_wait wait = {item->word, item->value};
 
-	/* The stream is at this function, so no other one returns meanwhile. */
+	/* The stream runs this function, so no other function of it returns meanwhile. */
 	if (item->flags & BATONI_ITEM_LAUNCH)
 		wait = (struct word_wait){
 			&stream->gpu->returned[stream->index],
 			atomic_load(&stream->gpu->returned[stream->index]) + 1};
-	/* Once an item that waits for nothing was reached, it belongs to the engine. */
+	/* After its trigger an item that waits for nothing belongs to the engine. */
 	if (item->flags & BATONI_ITEM_WAIT_FIRST) {
 		wait_for_word(wait.word, wait.value);
 		note_passed(stream);
@@ -146,8 +146,8 @@ on_item(void *argument)
 	atomic_fetch_add(&stream->fired, 1);
 }
 
-/* A wait by itself.  It outlives its item, which is the engine's again when the word has
- * grown. */
+/* A wait apart from its item, which it outlives: the engine uses the item again when the word
+ * has grown. */
 struct late_wait {
 	struct cuda_stream *stream;
 	struct word_wait wait;
@@ -229,7 +229,7 @@ put_wait(struct cuda_stream *stream, CUstream handle, struct word_wait wait)
 
 /* ---- the driver's calls for an item ------------------------------------------ */
 
-/* Behind a trigger, which cannot be taken back. */
+/* Put the wait behind a trigger, which cannot be taken back: try CUDA_TRIES times. */
 static CUresult
 insist_on_wait(struct cuda_stream *stream, CUstream handle, struct word_wait wait)
 {
@@ -294,7 +294,7 @@ put_both(struct cuda_stream *stream, CUstream handle,
 		return put_join(stream, handle, item, wait, call_p);
 	result = put_function(stream, handle, waits ? on_trigger : on_item,
 	                      item);
-	/* From here on the trigger may be called, and the item be used again. */
+	/* From here on the driver may call the trigger, and the engine use the item again. */
 	if (result != BATONI_CU_SUCCESS) {
 		stream->waits--;
 		return result;
@@ -308,8 +308,8 @@ put_both(struct cuda_stream *stream, CUstream handle,
 /* A block of words remembers the last wait for one of them. */
 struct wait_number {
 	_Atomic uint64_t *last_p; /* the block's; NULL: it has none */
-	uint64_t last;            /* what it was */
-	uint64_t before;          /* the number of the wait before */
+	uint64_t last;            /* the number before */
+	uint64_t before;          /* the number of the stream's wait before */
 };
 
 static void
@@ -324,7 +324,7 @@ number_wait(struct cuda_stream *stream, const _Atomic uint64_t *word,
 		                                 stream->waits);
 }
 
-/* Undo that, as no wait was put on the stream. */
+/* Restore what number_wait changed: no wait was put on the stream. */
 static void
 forget_wait(const struct cuda_stream *stream, const struct wait_number *number)
 {
@@ -397,7 +397,7 @@ batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handle,
 	               : batoni_cuda_refuse(stream->gpu, call, result);
 }
 
-/* The signal, if there is one, and the number of the put.  A copy is in front of them, which cannot be taken back. */
+/* Put the signal, if there is one, and the number of the put behind the copy, which cannot be taken back. */
 static CUresult
 insist_on_store(const struct cuda_stream *stream, CUstream handle,
                 const struct batoni_stream_put *put)
@@ -427,7 +427,7 @@ put_copy(const struct cuda_stream *stream, CUstream handle,
 	                              put->bytes, handle);
 }
 
-/* OK: both are on the stream, or the device is sick; PENDING: nothing is. */
+/* OK: copy and write are on the stream, or the device is sick; PENDING: neither is on the stream. */
 static enum baton_status
 put_both_parts(struct cuda_stream *stream, CUstream handle,
                const struct batoni_stream_put *put)

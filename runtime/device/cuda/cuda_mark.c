@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Marks on CUDA streams, and what a stream waits for beside items: another stream, or a mark.  Both are events of
- * the driver's.
+ * the driver.
  *
- * A mark that stands for entries of a stream counts there (cuda_room.c) until it is seen done.  An event may be
- * recorded again before a stream has passed it, or its wait for it: a later record changes neither.
+ * A mark that stands for entries of a stream counts there (cuda_room.c) until a poll finds it passed.  An event may
+ * be recorded again before a stream has passed it, or has passed a wait for it: a later record changes neither.
  *
- * Each slot makes its driver calls between batoni_cuda_enter and _leave.
+ * Each slot makes its driver calls between batoni_cuda_enter and _exit.
  */
 #include "cuda_stream.h"
 
@@ -33,8 +33,8 @@ put_behind(struct cuda_gpu *gpu, CUstream handle, CUstream other, const char **c
 	return result;
 }
 
-/* A host function that waits holds up all others.  Stream memory operations do not, and in
- * each hardware queue the triggers come before the waits. */
+/* Where host functions wait, one that waits holds up all others; so the stream waits by an event.  Where stream
+ * memory operations wait, nothing is needed: in each hardware queue the triggers come before the waits. */
 void
 batoni_cuda_behind(struct batoni_device *device, baton_stream handle,
                    baton_stream other)
@@ -77,7 +77,7 @@ cuda_follow(struct batoni_device *device, baton_stream handle, baton_stream othe
 
 /* ---- marks --------------------------------------------------------------- */
 
-/* Between enter and exit.  A stream that has no index (cuda_stream.h) is not bounded. */
+/* Between enter and exit.  On a stream that has no index (cuda_stream.h) nothing is counted. */
 static void
 count_mark(struct cuda_gpu *gpu, CUstream handle, struct cuda_event *event,
            uint32_t entries)
@@ -90,7 +90,7 @@ count_mark(struct cuda_gpu *gpu, CUstream handle, struct cuda_event *event,
 	batoni_cuda_stream_release(stream);
 }
 
-/* Drop a mark that is not asked for any more. */
+/* Give the event of a mark back that no caller will test any more. */
 static void
 give_mark(struct cuda_gpu *gpu, struct batoni_mark *mark)
 {
@@ -145,7 +145,7 @@ cuda_mark_done(struct batoni_device *device, struct batoni_mark *mark)
 		if (result != BATONI_CU_SUCCESS)
 			break;
 		result = gpu->api->event_query(event->event);
-	} while (batoni_cuda_leave_or_retry(gpu, &guard, result));
+	} while (batoni_cuda_exit_or_retry(gpu, &guard, result));
 	if (result == BATONI_CU_NOT_READY)
 		return BATON_PENDING;
 	if (result != BATONI_CU_SUCCESS)

@@ -11,19 +11,21 @@
 
 /*
  * A buffer must not run past its allocation: the driver would refuse its copies later, and the
- * communicator break.  So the call that names it is refused, for memory of a device.  What the driver
- * says of an address is its *range*: of cuMemAlloc the allocation, of virtual memory management the
- * reserved addresses, whatever of them is mapped (PyTorch's expandable segments reserve more
- * than the GPU has, and map pieces of 2 or 20 MiB side by side).
+ * communicator would break.  So the call that names such a buffer in memory of a device is refused.  What the
+ * driver tells of an address is its *range*: for cuMemAlloc the allocation; for virtual memory
+ * management the reserved addresses, whatever part of them is mapped (PyTorch's expandable segments
+ * reserve more than the GPU has, and map pieces of 2 or 20 MiB side by side).
  *
- *   - Bytes behind the range: the next address is asked, and so on.  Adjacent ranges of one GPU may
- *     hold a buffer together.
- *   - The range may have holes where it is not an allocation that has an IPC handle, which no mapping has.
- *     Then the last byte is asked too, unless it is in the first one's page: the driver maps no less.
+ *   - If the buffer goes on behind the range, the driver is asked for the next address, and so on.
+ *     Adjacent ranges of one GPU may hold a buffer together.
+ *   - A range of mappings may have holes; an allocation has none, and is known by its IPC handle, which no
+ *     mapping has.  In a range that may have holes the driver is asked for the buffer's last byte too, unless
+ *     that is in the page of the first one: the driver maps no less than a page.
  *
- * One call in the usual case.  Refused is only what the driver says is no memory of that GPU; a
- * range that it does not know, or that the address is not in, refuses nothing.  Managed memory is
- * treated so, behind its range alone.  Of pinned memory the host may use what is beside it (location.c).
+ * The usual case takes one driver call.  A buffer is refused only where the driver says that an address
+ * is no memory of that GPU; where the driver does not know the range, or the range lacks the address,
+ * nothing is refused.  Managed memory is examined only for what is behind its range.  Beside pinned
+ * memory the host may use what it likes (location.c).
  */
 #define PAGE ((CUdeviceptr)65536)
 
@@ -31,7 +33,7 @@
 struct answer {
 	unsigned type, managed;
 	int ordinal;
-	CUdeviceptr base; /* of the range */
+	CUdeviceptr base; /* the range's */
 	size_t bytes;
 	int mapped, ipc_capable;
 };
@@ -74,7 +76,7 @@ ask_pointer(const struct cuda_gpu *gpu, CUdeviceptr pointer,
 	result = gpu->api->pointer_attributes(
 		sizeof(attributes) / sizeof(attributes[0]), attributes, values,
 		pointer);
-	/* An address that the driver has never seen. */
+	/* The driver has never seen the address. */
 	if (result == BATONI_CU_INVALID_VALUE) {
 		*answer = (struct answer){.ordinal = -1};
 		return BATONI_CU_SUCCESS;
@@ -82,8 +84,8 @@ ask_pointer(const struct cuda_gpu *gpu, CUdeviceptr pointer,
 	return result;
 }
 
-/* One call of the driver.  It needs no current context, and no capture forbids it; a driver
- * that thinks otherwise is asked again with both in order. */
+/* Ask the driver by one call, which needs no current context, and which no capture forbids.  If the
+ * driver refuses all the same, ask again between enter and exit. */
 static enum baton_status
 ask_anyhow(const struct cuda_gpu *gpu, CUdeviceptr pointer, struct answer *answer)
 {
@@ -101,7 +103,7 @@ ask_anyhow(const struct cuda_gpu *gpu, CUdeviceptr pointer, struct answer *answe
 	                                    result);
 }
 
-/* How many bytes of its range are from there on; 0: the driver does not say. */
+/* The bytes from the pointer to the end of its range; 0: the driver does not say. */
 static size_t
 left_in_range(const struct answer *answer, CUdeviceptr pointer)
 {
@@ -149,8 +151,8 @@ refuse_hole(CUdeviceptr pointer, size_t bytes, const struct answer *first)
 		left_in_range(first, pointer));
 }
 
-/* The bytes go on behind the range.  *last_p: what the driver says of the last range that was
- * asked for. */
+/* The bytes go on behind the range: ask for the ranges that follow.  *last_p: the answer for the last
+ * one. */
 static enum baton_status
 follow_ranges(const struct cuda_gpu *gpu, CUdeviceptr pointer, size_t bytes,
               const struct answer *first, struct answer *last_p)
@@ -276,7 +278,7 @@ cuda_exit(struct batoni_device *device, const struct batoni_memory_guard *guard)
 	batoni_cuda_doubt();
 }
 
-/* By the GPU that has the memory. */
+/* The GPU that has the memory flushes. */
 static enum baton_status
 cuda_flush(struct batoni_device *device, int owner)
 {
@@ -338,7 +340,7 @@ cuda_health(struct batoni_device *device, struct batoni_fault *fault_p)
 	CUresult result;
 
 	if (!atomic_load(&gpu->sick)) {
-		/* A stream of ours tells of sticky errors. */
+		/* A query of an internal stream returns sticky errors. */
 		result = batoni_cuda_copies_query(gpu);
 		if (result == BATONI_CU_SUCCESS ||
 		    result == BATONI_CU_NOT_READY)

@@ -5,26 +5,26 @@
  * CUDA's programming guide counts the allocation of pinned memory among what synchronises
  * implicitly: the driver may let the caller wait for every stream of the context.  A stream may
  * be waiting for a message whose sender first has to create the communicator that needs the
- * block, or for something that the program does after the creation.  Streams on which the
- * program alone waits are not known here, and a stream may begin to wait while the driver
+ * block, or for something that the program does after the creation.  Waits that the program itself
+ * put on its streams are not known here, and a stream may begin to wait while the driver
  * pins.  So:
  *
  *   - a job (thread.h) pins each block, and the creator waits for it until its time is over.  Then
  *     the creation is refused, and the block becomes a spare one when the driver is done with it;
- *   - nothing is ever unpinned, which would wait too: a block that is given back is *spare*,
+ *   - no block is ever unpinned, since that may wait too: a block that is given back is *spare*,
  *     and used again;
- *   - *reserve*: a creation beside which no stream has work of ours pins more, until there are
- *     as many spare blocks as there are in use, of each length, up to RESERVE_BYTES.  So
- *     another communicator like those that there are makes no call that could wait.  It does
- *     not wait for such a block beside a stream that has work of ours.
+ *   - *reserve*: a creation while no stream has an item of Baton pins more, until there are as many
+ *     spare blocks as blocks in use, of each length, up to RESERVE_BYTES.  So the creation of
+ *     another communicator of the same sizes makes no call that could wait.  As soon as a stream
+ *     has an item of Baton, the creation waits for no block of the reserve any more.
  *
- * A block is pinned in the list `coming`, then in use, or spare.  While it is coming, at most one
- * creator waits for it (`wanted`).  A block of which no creator waits any more is taken by the
- * next creation that needs one like it, so there are never more threads that pin than
- * creations and kinds of blocks.
+ * A block is in the list `coming` while it is being pinned; then it is in use, or spare.  While it is
+ * coming, at most one creator waits for it (`wanted`).  The next creation that needs such a block
+ * takes over one for which no creator waits any more, so there are never more threads that pin
+ * than creations and kinds of blocks.
  *
- * Locks.  gpu->lock guards the lists, and whether a block is wanted: its job is given up, and taken
- * up again, under it.  No driver call is made under the lock.
+ * Locks.  gpu->lock guards the lists, and whether a block is wanted: threads give its job up, and take
+ * it up again, under the lock.  No driver call is made under it.
  */
 #include "cuda_stream.h"
 
@@ -35,7 +35,7 @@
 #include "thread.h"
 
 #define RESERVE_BYTES ((size_t)64 << 20)
-#define POLL_NS 1000000u /* between two polls whether a stream has work of ours */
+#define POLL_NS 1000000u /* between two polls of whether a stream has an item of Baton */
 
 /* ---- pinning ---- */
 
@@ -85,7 +85,7 @@ free_block(struct cuda_block *block)
 	batoni_free(block);
 }
 
-/* It counts as kept for good. */
+/* A block counts as kept for good (mem.h). */
 static struct cuda_block *
 new_block(struct cuda_gpu *gpu, size_t bytes, bool words)
 {
@@ -133,7 +133,7 @@ pin(struct batoni_job *job)
 
 /* ---- blocks that come ------------------------------------------------------ */
 
-/* It has come too late for the creator that wanted it. */
+/* The block has been pinned after its creator had given it up. */
 static void
 cleanup_pinned(struct batoni_job *job)
 {
@@ -150,7 +150,8 @@ cleanup_pinned(struct batoni_job *job)
 		free_block(block);
 }
 
-/* It is in `coming`, and wanted.  False: it is gone. */
+/* Start the job of a block that is in `coming`, and wanted.  False: there was no thread for it, and the
+ * block is freed. */
 static bool
 start_pinning(struct cuda_block *block)
 {
@@ -166,8 +167,8 @@ start_pinning(struct cuda_block *block)
 	return false;
 }
 
-/* Wait for a block that the caller wants, and append it to the list.  gives_way: no longer than
- * until a stream has work of ours.  False: it has not come, and is not the caller's any more. */
+/* Wait for a block that the caller wants, and append it to the list.  gives_way: only while no stream
+ * has an item of Baton.  False: the block has not come, and is not the caller's any more. */
 static bool
 await(struct cuda_block *block, struct batoni_list_node *list, uint64_t until_ns,
       bool gives_way)
@@ -199,7 +200,7 @@ to_block(struct batoni_list_node *node)
 	return batoni_container_of(node, struct cuda_block, link);
 }
 
-/* The smallest that is long enough, and not too long. */
+/* The smallest block that is long enough, and not too long. */
 static struct cuda_block *
 find_locked(struct batoni_list_node *list, size_t bytes, bool words)
 {
@@ -218,8 +219,8 @@ find_locked(struct batoni_list_node *list, size_t bytes, bool words)
 	return best;
 }
 
-/* A spare block, or else one that comes and is wanted by nobody: the caller's, in no list or in
- * `coming`.  NULL: neither. */
+/* A spare block, in no list then, or else one of `coming` that no creator wants; it is the caller's.
+ * NULL: there is neither. */
 static struct cuda_block *
 find_spare(struct cuda_gpu *gpu, size_t bytes, bool words)
 {
@@ -231,7 +232,7 @@ find_spare(struct cuda_gpu *gpu, size_t bytes, bool words)
 		batoni_list_remove(&found->link);
 	else
 		found = find_locked(&gpu->coming, bytes, words);
-	/* One that has come just now is about to be spare. */
+	/* A block that has just come is about to be spare. */
 	if (found && !batoni_list_empty(&found->link) &&
 	    !batoni_job_take_up(&found->job))
 		found = NULL;
@@ -317,8 +318,8 @@ batoni_cuda_block_of(struct cuda_gpu *gpu, const void *pointer)
 
 /* ---- the reserve ---------------------------------------------------------- */
 
-/* Blocks of this kind in a list, and the bytes of all in it; not those that a creator waits
- * for. */
+/* Count the blocks of this kind in a list, and the bytes of all in it, without those that a creator
+ * waits for. */
 static unsigned
 count_locked(struct cuda_gpu *gpu, struct batoni_list_node *list,
              const struct cuda_block *like, size_t *bytes_p)
@@ -338,7 +339,8 @@ count_locked(struct cuda_gpu *gpu, struct batoni_list_node *list,
 	return n;
 }
 
-/* Blocks come of which no creator waits any more: the driver waits for a stream. */
+/* Is there a block in `coming` for which no creator waits any more?  Then the driver waits for a
+ * stream. */
 static bool
 is_held_up_locked(const struct cuda_gpu *gpu)
 {
@@ -361,8 +363,8 @@ is_enough_locked(struct cuda_gpu *gpu, const struct cuda_block *like)
 	       spare_bytes + like->bytes > RESERVE_BYTES;
 }
 
-/* A block of the reserve that comes; NULL: there are enough, or it does without: the creation
- * has what it needs. */
+/* Begin to pin a block for the reserve.  NULL: there are enough, or that failed, which is no error: the
+ * creation has what it needs. */
 static struct cuda_block *
 begin_spare(struct cuda_gpu *gpu, const struct cuda_block *like)
 {
@@ -383,7 +385,7 @@ begin_spare(struct cuda_gpu *gpu, const struct cuda_block *like)
 	return !enough && start_pinning(block) ? block : NULL;
 }
 
-/* False: there is no use in another. */
+/* False: the reserve gets no other block now. */
 static bool
 pin_spare(struct cuda_gpu *gpu, const struct cuda_block *like)
 {

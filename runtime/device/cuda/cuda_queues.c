@@ -2,19 +2,20 @@
 /*
  * How many streams there are for how many hardware queues, and how much a stream takes.
  *
- * CUDA maps the streams of a context to queues, of which CUDA_DEVICE_MAX_CONNECTIONS says how
- * many there are: for kernels and waits, and for copies, unless CUDA_DEVICE_MAX_COPY_CONNECTIONS
- * says how many of these.  Nothing tells which stream is in which queue, so all that can be said
- * is whether each may have one of its own.  The driver reads the variables when it starts; they
- * are read here when the GPU is set up, since nothing else tells them, and not later: the program may be
- * changing its environment while the engine's thread asks how crowded the queues are.
+ * CUDA maps the streams of a context to hardware queues.  CUDA_DEVICE_MAX_CONNECTIONS is the number of
+ * queues for kernels and waits, and of those for copies too unless CUDA_DEVICE_MAX_COPY_CONNECTIONS
+ * gives that.  The driver does not tell which stream is in which queue, so all that can be known is
+ * whether there are enough for each stream to have its own.  The driver reads the variables when it
+ * starts.  This file reads them when the GPU is set up, and not later: the program may be changing its
+ * environment while the engine's thread asks how crowded the queues are.
  *
  * CUDA_SCALE_LAUNCH_QUEUES (0.25x, 0.5x, 2x, 4x) scales how many entries the driver takes before a call
- * blocks.  What is put on a stream is bounded in the same proportion (cuda_room.c).  Whether that is a queue's or a
- * stream's is not known; streams that share a queue may find it full earlier than the bound says.
+ * blocks.  cuda_room.c bounds what Baton puts on a stream in the same proportion.  Whether the driver's
+ * limit is that of a queue or of a stream is not known; streams that share a queue may find it full
+ * before they reach the bound.
  *
- * Counted are the streams that are known: those for copies, those of stream_create, those that a
- * library has told of, those of the program with operations on them now, and one default stream.
+ * The count has the streams that are known: those for copies, those of stream_create, those that a
+ * library has announced, those of the program with operations on them now, and one default stream.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@
 #include "cuda_stream.h"
 #include "log.h"
 
-/* What CUDA takes, and what it has where nothing is set. */
+/* The greatest value that CUDA takes, and its default. */
 #define QUEUES_MAX 32u
 #define QUEUES_USUAL 8u
 
@@ -40,7 +41,7 @@ read_variable(const char *name, uint32_t otherwise)
 	                                                 : otherwise;
 }
 
-/* Of the usual depth, in quarters; what the driver does not know it does not heed. */
+/* The scale of the default depth, in quarters.  The driver ignores a value that it does not know. */
 static uint32_t
 read_depth(void)
 {
@@ -57,7 +58,7 @@ read_depth(void)
 	return 4;
 }
 
-/* Of the first GPU that was set up: one driver serves all.  0: none was. */
+/* The scale, in quarters, when the first GPU was set up: one driver serves all.  0: none was. */
 static _Atomic uint32_t quarters;
 
 uint32_t
@@ -129,7 +130,7 @@ count_locked(struct cuda_gpu *gpu, struct batoni_crowd *crowd)
 	}
 }
 
-/* Both variables, or the one that is too low. */
+/* The advice names both variables, or the one that is too low. */
 static void
 advise(const struct cuda_gpu *gpu, struct batoni_crowd *crowd)
 {

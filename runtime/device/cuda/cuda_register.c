@@ -2,23 +2,22 @@
 /*
  * Shared memory of the host that streams store into: mappings, registered with the driver.
  *
- * cuMemHostRegister is taken to wait for every stream of the context, as the allocation of
- * pinned memory (cuda_pinned.c), and so is cuMemHostUnregister.  So each of these calls is a job
- * (thread.h).  The thread that pins waits for that job until its deadline; no thread waits for the
+ * cuMemHostRegister and cuMemHostUnregister are taken to wait for every stream of the context, as the
+ * allocation of pinned memory does (cuda_pinned.c).  So each of these calls is a job (thread.h).  The thread that pins waits for that job until its deadline; no thread waits for the
  * job that unpins.
  *
- * A mapping is this file's from the call that pins it until it is unmapped:
+ * This file owns a mapping from the call that pins it until it is unmapped:
  *
  *   COMING   its job registers it.  If the caller gives it up, the job goes on to GOING.
  *   PINNED   streams store into it
- *   GOING    a job takes it from the driver, unmaps it, and frees the record.
+ *   GOING    a job unregisters and unmaps it, and frees its struct.
  *
- * What the driver refuses to register is unmapped at once.  What it refuses to give back (a
- * sick device) stays mapped for good, and so does what nobody unpins, since a stream may
- * still store into it.
+ * A mapping that the driver refuses to register is unmapped at once.  One that it refuses to
+ * unregister (a sick device) stays mapped for good, and so does one that is never unpinned, since
+ * a stream may still store into it.
  *
  * Memory that the GPU has at another address than the host is refused, as pinned memory is.  Two ranks of a
- * process may map the same pages: then these are registered twice, at two addresses.
+ * process may map the same pages: then each mapping is registered, at its own address.
  *
  * Locks.  `lock` guards the list.  No driver call is made under it.
  */
@@ -37,9 +36,9 @@ struct mapping {
 	struct batoni_job job;
 	struct batoni_list_node link; /* of mappings, while it is PINNED */
 	struct cuda_gpu *gpu;
-	void *base; /* as it came from batoni_shm_map */
+	void *base; /* batoni_shm_map's */
 	size_t bytes;
-	struct cuda_pinning pinning; /* its result is that of the unregistration too */
+	struct cuda_pinning pinning; /* the result of the last job: registering or unregistering */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -103,7 +102,7 @@ do_unregister(struct batoni_job *job)
 	batoni_cuda_exit(mapping->gpu, &guard);
 }
 
-/* ---- records -------------------------------------------------------------- */
+/* ---- their life ----------------------------------------------------------- */
 
 static void
 drop(struct mapping *mapping)
@@ -113,7 +112,7 @@ drop(struct mapping *mapping)
 	batoni_free(mapping);
 }
 
-/* In the list, where leak checkers find it too. */
+/* Keep the mapping in the list, where leak checkers find it too. */
 static void
 keep_listed(struct mapping *mapping)
 {
@@ -122,14 +121,15 @@ keep_listed(struct mapping *mapping)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The job that takes it from the driver has ended. */
+/* The job that unregisters it has ended. */
 static void
 cleanup_unregistered(struct batoni_job *job)
 {
 	struct mapping *mapping = to_mapping(job);
 	CUresult result = mapping->pinning.result;
 
-	/* A reset of the GPU has let go of it, or the driver's end in a process that exits. */
+	/* NOT_REGISTERED, DEINITIALIZED: a reset of the GPU, or the exit of the process, has
+	 * unregistered it. */
 	if (result == BATONI_CU_SUCCESS || result == BATONI_CU_NOT_REGISTERED ||
 	    result == BATONI_CU_DEINITIALIZED) {
 		drop(mapping);
@@ -142,7 +142,7 @@ cleanup_unregistered(struct batoni_job *job)
 	keep_listed(mapping);
 }
 
-/* The job that registers it has ended, too late. */
+/* The job that registers it has ended after its caller had given it up. */
 static void
 cleanup_registered(struct batoni_job *job)
 {
@@ -246,7 +246,7 @@ batoni_cuda_unpin(struct batoni_device *device, void *base)
 		.cleanup = cleanup_unregistered,
 		.given_up = true,
 	};
-	/* Without a thread it stays. */
+	/* Without a thread the mapping stays. */
 	if (batoni_job_start(&mapping->job))
 		keep_listed(mapping);
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How much of ours a CUDA stream takes (cuda_item.c puts it there).
+ * How many entries of Baton a CUDA stream takes (cuda_item.c puts them there).
  *
  * The driver's queue of a stream is finite, and a call that finds it full blocks, perhaps
- * with a lock of the context that our copies need.  So a stream has at most ENTRIES_MAX of our
- * entries, and beside them waits for FOLLOWS_MAX events of joins, each scaled as the queue is
- * (CUDA_SCALE_LAUNCH_QUEUES).  More joins are items.
+ * while it holds a lock of the context that the engine's copies need.  So a stream has at most
+ * ENTRIES_MAX entries of Baton, and beside them FOLLOWS_MAX waits for events of joins, both scaled
+ * as the queue is (CUDA_SCALE_LAUNCH_QUEUES).  Joins beyond that are items.
  *
- * What another library puts there by itself (NCCL) counts too: the engine tells by the
- * marks around it for how many entries it stands.  Nobody hears when such a mark is passed,
- * so it counts until it is seen done; only a stream that the driver says is empty has room
- * before that.  A call that finds such a stream full waits a moment for looks and movement,
- * before it is AGAIN.
+ * What another library puts there by itself (NCCL) counts too: the marks that the engine puts
+ * around it say for how many entries it stands.  No notification tells that the stream has passed a
+ * mark, so the mark counts until a poll finds it passed.  Before that only a stream that the driver
+ * says is empty has room.  A call that finds such a stream full waits a moment for polls and
+ * progress before it returns AGAIN.
  *
- * Under the lock of the stream, but for batoni_cuda_count, _uncount and _holds.
+ * All of it runs under the lock of the stream, but for batoni_cuda_count, _uncount and _holds.
  */
 #include "cuda_stream.h"
 
@@ -22,17 +22,17 @@
 #include "clock.h"
 #include "log.h"
 
-/* Those that batoni_cuda_scaled changes: of about 1,000 entries that CUDA has by default. */
+/* batoni_cuda_scaled scales these.  CUDA's queue has about 1,000 entries by default. */
 #define ENTRIES_MAX 800u
-#define CALL_ENTRIES 6u  /* of a call of NCCL with its marks, as the engine counts it */
+#define CALL_ENTRIES 6u  /* the engine counts so many for a call of NCCL with its marks */
 #define FOLLOWS_MAX 100u
-/* A put's: the marks before and behind it, the copy, two writes.  Puts leave room for items. */
+/* A put has the marks before and behind it, the copy, two writes.  Puts leave room for items. */
 #define PUT_ENTRIES 5u
 #define PUTS_ENTRIES_MAX 600u
 #define STILL_MARKED_NS 50000000u
-#define STILL_NS 1000000000u /* a stream that has not moved for so long is held up */
+#define STILL_NS 1000000000u /* a stream that makes no progress for so long is held up */
 
-/* How many waits and entries of the driver's queue the stream has not passed. */
+/* How many waits the stream has not passed; below, how many entries. */
 static uint64_t
 waits_left(const struct cuda_stream *stream)
 {
@@ -50,14 +50,14 @@ entries_left(const struct cuda_stream *stream)
 	       atomic_load(&stream->marked) + waits_left(stream);
 }
 
-/* How many of these were ever put on the stream. */
+/* How many entries were ever put on the stream. */
 static uint64_t
 entries_put(const struct cuda_stream *stream)
 {
 	return stream->triggers + PUT_ENTRIES * stream->puts + stream->waits;
 }
 
-/* Where the stream has passed the entries of `point`, it has passed what was before them. */
+/* If the stream has passed the entries of `point`, it has passed the joins' events before them too. */
 static void
 see_point(struct cuda_stream *stream)
 {
@@ -90,8 +90,8 @@ batoni_cuda_entries(void)
 	return batoni_cuda_scaled(ENTRIES_MAX);
 }
 
-/* Entries of so much, behind `left` others: puts are on the stream as long as it has room for them,
- * and items behind that. */
+/* The entries of so many operations, where `left` others are on the stream: puts go on the stream as
+ * long as it has room for them, and become items after that. */
 static uint64_t
 entries_of(const struct batoni_need *need, uint64_t left)
 {
@@ -116,7 +116,7 @@ fits(const struct batoni_need *need, uint64_t left)
 	return left + entries_of(need, left) <= batoni_cuda_entries();
 }
 
-/* An item, or a call of a library: the last one may go a little beyond the bound. */
+/* An item or a call of a library needs room for one entry: the last may go a little beyond the bound. */
 static const struct batoni_need one = {.entries = 1};
 
 static bool
@@ -125,10 +125,9 @@ is_one(const struct batoni_need *need)
 	return need->entries <= 1 && need->puts == 0;
 }
 
-/* A mark may have been passed although no thread has polled it yet, and a stream may be about to
- * pass one.  So the caller waits while the stream moves (for more than one entry: for
- * STILL_MARKED_NS in all).  It does not wait where nothing has moved since the stream was last
- * found still. */
+/* The stream may have passed a mark that no thread has polled yet, or be about to pass one.  So the
+ * caller waits while the stream makes progress (for more than one entry: for STILL_MARKED_NS in all).
+ * It does not wait if there was no progress since the stream was last found still. */
 static bool
 has_room_behind_marks(struct cuda_stream *stream, CUstream handle,
                       const struct batoni_need *need)
@@ -152,8 +151,8 @@ has_room_behind_marks(struct cuda_stream *stream, CUstream handle,
 	return !still;
 }
 
-/* If the stream waits for nothing of ours, its host functions end in a matter of microseconds,
- * and the caller waits; for more than one entry not long, since much may have to end. */
+/* If the stream waits for no word of Baton, its host functions end within microseconds, so the caller
+ * waits for them; not long for more than one entry, since many may have to end. */
 bool
 batoni_cuda_has_room(struct cuda_stream *stream, CUstream handle,
                      const struct batoni_need *need)

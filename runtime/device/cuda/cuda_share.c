@@ -2,31 +2,31 @@
 /*
  * Device memory between processes of one node, and between the GPUs of one process.
  *
- * Memory of virtual memory management (cuMemCreate) is shared by its allocation's handle, exported
- * as a file descriptor, if it was created with that type of handle.  What is named and mapped
- * is the mapping (cuMemMap) that the address is in, which begins where its allocation begins: the
- * driver maps from no other offset.  Memory of cuMemAlloc has an IPC handle, of 64 bytes, which
- * needs no descriptor; its block is the allocation.  Memory of a pool (cuMemAllocAsync), and
- * managed memory, has neither, and is not shared.
+ * Memory of virtual memory management (cuMemCreate) is shared by the handle of its allocation, exported
+ * as a file descriptor, if it was created with that type of handle.  A name means the mapping (cuMemMap)
+ * that the address is in, and the other process maps that whole.  It begins where its allocation begins,
+ * since the driver maps from no other offset.  Memory of cuMemAlloc has an IPC handle of 64 bytes,
+ * which needs no descriptor; its block is the allocation.  Memory of a pool (cuMemAllocAsync) and
+ * managed memory have neither, and are not shared.
  *
  * A name has the identity of the process (random bytes) and the driver's number of the memory
- * (BUFFER_ID), which is not used again: so it names no later memory at the same address.  It has
+ * (BUFFER_ID), which the driver does not use again, so a name never means later memory at the same
+ * address.  It has
  * the GPU's UUID too, since processes may number GPUs differently.  The process that maps looks for
  * that GPU: its own must be the same, or be able to reach it as a peer.  Where it does not see the
- * GPU, the driver decides.  What it then refuses to map goes by message; only an error that is the
- * device's own is one.
+ * GPU, the driver decides.  Puts into memory that the driver then refuses to map go by message; only
+ * an error of the device itself is an error of the call.
  *
- * Within a process an address is the same for all GPUs, but not each GPU may use it: one
- * that cannot reach the other as a peer, or was given no access to a mapping
- * (cuMemSetAccess), as it happens where the owner could not give it, would break its
- * context by a copy there.  Between GPUs that are no peers the driver would stage a copy of
+ * Within a process an address is the same for all GPUs, but not each GPU may use it.  A copy by a GPU
+ * that cannot reach the other as a peer, or that has no access to a mapping (cuMemSetAccess, which may
+ * have failed for the owner), would break that GPU's context.  Between GPUs that are no peers the driver would stage a copy of
  * cuMemAlloc's memory; the path by messages does that with a bound and without holding a
  * stream up.
  *
  * The IPC handle of a block that this process has mapped gives the same address again; the
- * caller maps once at a time (memory.h).
+ * caller maps a block only once at a time (memory.h).
  *
- * Threads.  No state but the identity, which is set once.  The calls of virtual memory
+ * Threads.  There is no state but the identity, which is set once.  The calls of virtual memory
  * management wait for no stream; cuIpcOpenMemHandle may.
  */
 #include "cuda_gpu.h"
@@ -41,7 +41,7 @@
 
 enum { KIND_DESCRIPTOR = 1, KIND_IPC = 2 };
 
-/* In a struct batoni_memory_name. */
+/* The content of a struct batoni_memory_name. */
 struct name {
 	uint32_t kind;
 	int32_t device; /* its number in the owner's process, for sentences */
@@ -62,13 +62,13 @@ make_identity(void)
 {
 	uint64_t pid = (uint64_t)getpid();
 
-	/* It fails only before the kernel has any entropy. */
+	/* getrandom fails only before the kernel has any entropy. */
 	if (getrandom(identity, sizeof(identity), 0) !=
 	    (ssize_t)sizeof(identity))
 		memcpy(identity, &pid, sizeof(pid));
 }
 
-/* A result that says that it cannot be so, and not that something is wrong. */
+/* Does the result say that the driver cannot do it, rather than that something is wrong? */
 static bool
 cannot(CUresult result)
 {
@@ -78,8 +78,8 @@ cannot(CUresult result)
 	       result == BATONI_CU_PEER_UNSUPPORTED;
 }
 
-/* So does the driver answer a call that maps memory of another process which this GPU does
- * not reach, or which other namespaces keep from it. */
+/* Is it one of the results for a call that maps memory of another process, where this GPU does not
+ * reach that memory, or other namespaces keep the process from it? */
 static bool
 cannot_map(CUresult result)
 {
@@ -131,7 +131,7 @@ has_ipc(const struct batoni_cuda_api *api)
 
 /* ---- the owner ---- */
 
-/* What the driver says of the memory. */
+/* What the driver tells of the memory. */
 struct memory {
 	CUdeviceptr base;
 	size_t bytes;
@@ -175,7 +175,7 @@ export_handle(const struct batoni_cuda_api *api, const struct memory *memory,
 
 	*call_p = "cuMemRetainAllocationHandle";
 	result = api->vm_retain(&handle, (void *)(uintptr_t)memory->base);
-	/* The driver says so of an address of cuMemAlloc. */
+	/* The result for an address of cuMemAlloc. */
 	if (result == BATONI_CU_INVALID_VALUE || cannot(result))
 		return BATONI_CU_NOT_FOUND;
 	if (result != BATONI_CU_SUCCESS)
@@ -183,7 +183,7 @@ export_handle(const struct batoni_cuda_api *api, const struct memory *memory,
 	*call_p = "cuMemExportToShareableHandle";
 	result = api->vm_export(fd_p, handle, BATONI_CU_HANDLE_FD, 0);
 	api->vm_release(handle);
-	/* Of the other arguments none can be wrong. */
+	/* No other argument can be wrong. */
 	return result == BATONI_CU_INVALID_VALUE ? BATONI_CU_NOT_SUPPORTED
 	                                         : result;
 }
@@ -224,7 +224,7 @@ name_memory(const struct cuda_gpu *gpu, const struct memory *memory,
 	return BATON_OK;
 }
 
-/* What may be shared.  Between enter and exit. */
+/* Find what may be shared of the pointer's memory.  Between enter and exit. */
 static enum baton_status
 find_memory(const struct cuda_gpu *gpu, const void *pointer, size_t bytes,
             struct memory *memory, size_t *offset_p)
@@ -271,14 +271,14 @@ share(const struct cuda_gpu *gpu, const void *pointer, size_t bytes,
 	shared_p->bytes = memory.bytes;
 	shared_p->fd = -1;
 	status = name_memory(gpu, &memory, &name, &shared_p->fd);
-	/* What cuMemFree does to a block that is open elsewhere is undefined. */
+	/* cuMemFree of a block that another process has open is undefined. */
 	shared_p->kept = name.kind == KIND_DESCRIPTOR;
 	memset(&shared_p->name, 0, sizeof(shared_p->name));
 	memcpy(&shared_p->name, &name, sizeof(name));
 	return status;
 }
 
-/* OK: the caller leaves. */
+/* OK: the caller exits. */
 static enum baton_status
 enter_sharing(const struct cuda_gpu *gpu, struct cuda_guard *guard)
 {
@@ -371,7 +371,7 @@ check_reach(const struct cuda_gpu *gpu, const struct name *name)
 			return refuse(gpu, "cuDeviceCanAccessPeer", result);
 		return can ? BATON_OK : cannot_reach(gpu, i);
 	}
-	return BATON_OK; /* It is not visible here: the driver decides. */
+	return BATON_OK; /* this process does not see it: the driver decides */
 }
 
 /* Is it a mapping that this GPU has no access to? */
@@ -385,7 +385,7 @@ lacks_access(const struct cuda_gpu *gpu, const void *pointer)
 
 	if (!api->vm_retain || !api->vm_release || !api->vm_has_access)
 		return false;
-	/* Other memory than that of mappings is refused. */
+	/* The driver refuses memory that is no mapping's. */
 	if (api->vm_retain(&handle, (void *)(uintptr_t)pointer) != // NOLINT
 	    BATONI_CU_SUCCESS)
 		return false;

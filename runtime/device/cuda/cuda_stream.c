@@ -9,8 +9,8 @@
 #include "mem.h"
 #include "thread.h"
 
-/* A stream's thread: it runs launched functions, which may block and may call CUDA.  A
- * stream gets to one function at a time, so one slot suffices. */
+/* A stream's thread: it runs launched functions, which may block and may call CUDA.  A stream
+ * reaches one function at a time, so one slot suffices. */
 struct cuda_worker {
 	struct cuda_stream *stream;
 	pthread_t thread;
@@ -19,14 +19,14 @@ struct cuda_worker {
 	atomic_bool stop;
 };
 
-/* What this thread has found by batoni_cuda_stream_find: the check of a call is followed by its
- * uses.  A record that has got another stream meanwhile has another handle, or NULL: a default
- * one's, which is never found so. */
+/* The stream that batoni_cuda_stream_find has found for this thread: a call checks a stream, then uses
+ * it.  If the index has gone to another stream meanwhile, the struct has another handle, or that of a
+ * default stream, NULL, which is never found so. */
 static _Thread_local struct cuda_stream *found_here
 	__attribute__((tls_model("initial-exec")));
 
-/* This thread's, on batoni_cuda_inside: how that was entered; the stream that was begun first (NULL: it
- * has no index), which counts as one use until the end; so many have begun and not ended. */
+/* This thread's transaction, on the GPU batoni_cuda_inside: how the thread entered it; the first stream
+ * (NULL: it has no index), whose use lasts until the end; how many begins have had no commit. */
 static _Thread_local struct transaction {
 	struct cuda_guard guard;
 	struct cuda_stream *stream;
@@ -38,7 +38,7 @@ static void
 run_launched(struct cuda_stream *stream, struct batoni_stream_item *item)
 {
 	item->reached(item);
-	/* The stream goes on. */
+	/* The stream waits for this number, and goes on. */
 	atomic_fetch_add(&stream->gpu->returned[stream->index], 1);
 	batoni_cuda_released();
 }
@@ -103,7 +103,7 @@ batoni_cuda_worker_start(struct cuda_stream *stream)
 		worker = NULL;
 	}
 	pthread_mutex_unlock(&stream->lock);
-	/* Another thread was faster. */
+	/* Another thread has started one meanwhile. */
 	if (worker)
 		worker_stop(worker);
 	return BATON_OK;
@@ -131,8 +131,8 @@ has_passed_all(const struct cuda_stream *stream)
 	               stream->waits;
 }
 
-/* Nobody uses it and the stream holds nothing of ours.  `waits` and `triggers` change only
- * while it is used. */
+/* No thread uses it, and no item of Baton is left on the stream.  `waits` and `triggers` change only
+ * while a thread uses it. */
 static bool
 is_free_locked(const struct cuda_stream *stream)
 {
@@ -151,8 +151,8 @@ find_locked(struct cuda_gpu *gpu, unsigned long long id)
 {
 	unsigned first = (unsigned)(id % CUDA_STREAMS_MAX), at = first;
 
-	/* A stream may be anywhere behind its first index, as indices are given to others
-	 * and back; but the first index that never was used ends the search. */
+	/* A stream may have any index from its hashed one on, since indices go from stream to
+	 * stream; the first index that was never used ends the search. */
 	do {
 		struct cuda_stream *stream = gpu->streams[at];
 
@@ -165,8 +165,8 @@ find_locked(struct cuda_gpu *gpu, unsigned long long id)
 	return NULL;
 }
 
-/* An index for a stream that has none: one that was never used (*at_p), else one that is
- * free, whose worker is to be stopped. */
+/* An index for a stream that has none: the one at *at_p if it was never used, else a free one,
+ * whose worker the caller stops. */
 static struct cuda_stream *
 take_index_locked(struct cuda_gpu *gpu, unsigned long long id, unsigned *at_p,
                   struct cuda_worker **worker_p)
@@ -210,7 +210,7 @@ make_locked(struct cuda_gpu *gpu, unsigned long long id, unsigned index)
 	return stream;
 }
 
-/* A stream that is seen for the first time, or again after a long time. */
+/* Warn once, by a stream that is used for the first time, or again after a long time. */
 static void
 warn_of_priority(const struct cuda_gpu *gpu, CUstream handle)
 {
@@ -287,7 +287,7 @@ batoni_cuda_stream_find(struct cuda_gpu *gpu, CUstream handle)
 	return found_here != NULL;
 }
 
-/* Of this thread's transaction.  NULL: it is another stream. */
+/* The stream of this thread's transaction, if it has this handle; else NULL. */
 static struct cuda_stream *
 stream_inside(const struct cuda_gpu *gpu, CUstream handle)
 {
@@ -296,7 +296,7 @@ stream_inside(const struct cuda_gpu *gpu, CUstream handle)
 	               : NULL;
 }
 
-/* NULL: it was not found. */
+/* Use the stream that this thread has found.  NULL: it was not found. */
 static struct cuda_stream *
 use_found(struct cuda_gpu *gpu, CUstream handle)
 {
@@ -332,8 +332,8 @@ batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
 	*stream_p = use_found(gpu, handle);
 	if (!*stream_p)
 		status = look_up(gpu, handle, stream_p);
-	/* The transaction's, by its other handle (NULL, or the legacy stream's): no use of that counts
-	 * until the end. */
+	/* The transaction's stream by another handle (NULL and the legacy stream's mean the same): the
+	 * transaction has its use already. */
 	if (status == BATON_OK && *stream_p == transaction.stream)
 		drop_use(*stream_p);
 	return status;
@@ -359,7 +359,7 @@ batoni_cuda_begin(struct batoni_device *device, CUstream handle,
 	assert(!batoni_cuda_inside || batoni_cuda_inside == gpu);
 	if (result != BATONI_CU_SUCCESS)
 		return batoni_cuda_refuse(gpu, "cuCtxPushCurrent", result);
-	/* A stream that has no index is not bounded. */
+	/* Without an index the stream is not bounded. */
 	if (batoni_cuda_stream_use(gpu, handle, &stream) != BATON_OK)
 		stream = NULL;
 	else if (need->entries + need->puts > 0)

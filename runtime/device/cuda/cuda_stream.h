@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the device keeps of a stream on which items of ours are, or were lately.  For the files of
+ * What the device keeps of a stream that has items of Baton, or had some lately.  For the files of
  * the CUDA device only.
  *
- * A struct cuda_stream is found by the stream's number (cuStreamGetId), since handles are used again
- * and the two default streams have one handle for many streams.  It has a fixed index in
- * gpu->streams.  A stream has an index until it has passed all that was put on it and another
- * stream needs the index.  The numbers of an index's waits go on growing from stream to stream.
+ * The stream's number (cuStreamGetId) finds its struct cuda_stream, since the driver uses handles again,
+ * and a handle of a default stream means many streams.  The struct has a fixed index in gpu->streams.
+ * A stream keeps its index until it has passed all that was put on it and another stream needs the
+ * index.  The numbers of an index's waits go on growing from stream to stream.
  */
 #ifndef BATONI_CUDA_STREAM_H
 #define BATONI_CUDA_STREAM_H
@@ -20,32 +20,33 @@ struct cuda_worker;
 struct cuda_stream {
 	struct cuda_gpu *gpu;
 	unsigned index;       /* in gpu->streams */
-	/* Of the stream that has the index.  Under gpu->lock. */
+	/* The stream that has the index.  Under gpu->lock. */
 	unsigned long long id;
 	CUstream handle; /* NULL: a default stream's */
 	_Atomic unsigned users; /* threads that enqueue on it now; grows under the lock */
-	/* Set under `lock`; taken away under gpu->lock, while nobody uses the index. */
+	/* Set under `lock`; taken away under gpu->lock, while no thread uses the index. */
 	struct cuda_worker *worker;
 
-	/* Under `lock`, which also makes the driver's calls for one item follow each
-	 * other.  It is held across calls that block when the stream is full; the driver
-	 * of the engine never takes it. */
+	/* Guards what is said to be under it, and keeps CUDA's calls for one item together.  It
+	 * is held across calls that block when the stream is full; the driver of the engine
+	 * never takes it. */
 	pthread_mutex_t lock;
-	uint64_t waits;    /* so many waits were put on the streams of this index */
+	uint64_t waits;    /* under `lock`: so many waits were put on the streams of this index */
 	uint64_t triggers; /* likewise host functions */
 	uint64_t functions; /* likewise launched functions */
-	/* Host functions that have run. */
+	/* How many host functions have run. */
 	_Atomic uint64_t fired;
-	/* Under `lock`: so many events were they told to wait for by joins; of these, so many are
-	 * known to be passed.  If `point` is not 0, so many entries of items were there when the
-	 * first `point_follows` were: when these have been passed, those have. */
+	/* Under `lock`.  follows: how many events of joins the streams were made to wait for;
+	 * follows_passed: how many of these they are known to have passed.  If `point` is not 0,
+	 * the first point_follows events were followed by the entry with that number: a stream
+	 * that has passed the entry has passed these events. */
 	uint64_t follows, follows_passed;
 	uint64_t point, point_follows;
-	/* Entries that marks stand for which nobody has seen done.  While there are any, the
-	 * index is not given away. */
+	/* Entries for which marks stand that no poll has found passed.  While there are any, the
+	 * index goes to no other stream. */
 	_Atomic uint64_t marked;
-	/* Under `lock`.  So many entries were left when it was found full and still; 0: it was not,
-	 * lately. */
+	/* Under `lock`.  How many entries were left when the stream was last found full and without
+	 * progress; 0: it has made progress since. */
 	uint64_t still;
 	uint64_t puts; /* under `lock`: so many were put on the streams of this index */
 
@@ -53,54 +54,55 @@ struct cuda_stream {
 	 * gpu->stored[index]: that of the last put that was passed. */
 };
 
-/* The handle means another stream for each thread or context. */
+/* Does the handle mean another stream for each thread or context? */
 static inline bool
 batoni_cuda_is_default(CUstream handle)
 {
 	return (uintptr_t)(void *)handle <= BATONI_CU_STREAM_PER_THREAD_VALUE;
 }
 
-/* Has the stream, not a default one, a record?  Then it is one of this GPU's context, and the
- * thread's next batoni_cuda_stream_use of this handle does not ask the driver.  Needs no enter; a
- * driver that thinks otherwise makes it false. */
+/* Has the stream, which is no default stream, a struct cuda_stream?  Then it is of this GPU's context,
+ * and the thread's next batoni_cuda_stream_use of this handle does not ask the driver.  Needs no
+ * enter; false if the driver refuses the question without one. */
 bool batoni_cuda_stream_find(struct cuda_gpu *gpu, CUstream handle);
 
-/* Between enter and exit of the GPU.  Find or make the record, and use it.  OK; AGAIN: all
+/* Between enter and exit of the GPU.  Find or make the stream's struct, and use it.  OK; AGAIN: all
  * indices are taken; NOMEM, CUDA.  batoni_refuse has said why. */
 enum baton_status batoni_cuda_stream_use(struct cuda_gpu *gpu, CUstream handle,
                                          struct cuda_stream **stream_p);
 void batoni_cuda_stream_release(struct cuda_stream *stream);
 
-/* The stream has work of ours.  Under gpu->lock. */
+/* Does the stream have items of Baton?  Under gpu->lock. */
 bool batoni_cuda_stream_works_locked(const struct cuda_stream *stream);
-/* No stream has work of ours, nor is any being put on one. */
+/* Has no stream items of Baton, nor is any being put on one? */
 bool batoni_cuda_streams_passed(struct cuda_gpu *gpu);
 
-/* Slots of the device's table.  Within a transaction `use` asks the driver nothing of its stream. */
+/* Slots of the device's table.  Within a transaction batoni_cuda_stream_use does not ask the driver about its stream. */
 enum baton_status batoni_cuda_begin(struct batoni_device *device, CUstream handle,
                                     const struct batoni_need *need);
 void batoni_cuda_commit(struct batoni_device *device);
 
-/* Does the block have a word that some stream may still look at? */
+/* Does the block have a word for which some stream may still wait? */
 bool batoni_cuda_words_in_use(struct cuda_gpu *gpu,
                               const struct cuda_block *block);
 
 /* Where the word's block keeps the number of the last wait of this index; NULL: the word is of
- * no communicator on this GPU.  (A join on another GPU's keeps the record that has it.) */
+ * no communicator on this GPU.  (A join with an operation on another GPU holds that operation, so its
+ * word stays.) */
 _Atomic uint64_t *batoni_cuda_last_wait(const struct cuda_stream *stream,
                                         const _Atomic uint64_t *word);
 
 /* Start the thread that runs the stream's functions.  The caller uses the stream.  OK,
  * SYSTEM, NOMEM: batoni_refuse has said why. */
 enum baton_status batoni_cuda_worker_start(struct cuda_stream *stream);
-/* Let it run item->reached.  From a host function: stores and wakes only. */
+/* Have the thread run item->reached.  Called from a host function: stores and wakes only. */
 void batoni_cuda_worker_run(struct cuda_stream *stream,
                             struct batoni_stream_item *item);
 
 /* cuda_item.c: put the item on the stream, which the caller uses.  OK, AGAIN, CUDA. */
 enum baton_status batoni_cuda_enqueue(struct cuda_stream *stream, CUstream handle,
                                       struct batoni_stream_item *item);
-/* The wait of an item that was put there WAITS_LATER. */
+/* Put the wait of an item there that was enqueued with WAITS_LATER. */
 void batoni_cuda_wait(struct cuda_stream *stream, CUstream handle,
                       const struct batoni_stream_item *item);
 /* cuda_room.c: room for a call of another library, on a stream that the caller uses.  OK, AGAIN. */
@@ -110,14 +112,13 @@ enum baton_status batoni_cuda_holds(const struct batoni_need *need);
 /* Under stream->lock: is there such room?  The caller may wait for it for a moment. */
 bool batoni_cuda_has_room(struct cuda_stream *stream, CUstream handle,
                           const struct batoni_need *need);
-/* Likewise for a put, which leaves room for items. */
+/* Is there room for a put, which leaves some for items? */
 bool batoni_cuda_takes_put(const struct cuda_stream *stream);
 /* AGAIN: batoni_refuse has said why. */
 enum baton_status batoni_cuda_refuse_full(void);
-/* Under stream->lock: an item or a put was put on the stream. */
+/* Under stream->lock: an item or a put was put on the stream; note the joins' events before it. */
 void batoni_cuda_set_point(struct cuda_stream *stream);
-/* The event, just recorded on the stream, stands for so many entries there; and it does not any
- * more. */
+/* The event, just recorded on the stream, stands for so many entries there; uncount: no longer. */
 void batoni_cuda_count(struct cuda_stream *stream, struct cuda_event *event,
                        uint32_t entries);
 void batoni_cuda_uncount(struct cuda_event *event);
@@ -128,7 +129,7 @@ enum baton_status batoni_cuda_follow(struct cuda_stream *stream, CUstream handle
 /* cuda_item.c: `stream_put` of the device's table, of a stream that the caller uses: OK, PENDING. */
 enum baton_status batoni_cuda_put(struct cuda_stream *stream, CUstream handle,
                                   const struct batoni_stream_put *put);
-/* cuda_mark.c: tables and a slot of the device's. */
+/* cuda_mark.c: tables, and a slot of the device's table. */
 extern const struct batoni_mark_ops batoni_cuda_marks;
 extern const struct batoni_event_ops batoni_cuda_events;
 void batoni_cuda_behind(struct batoni_device *device, baton_stream handle,
