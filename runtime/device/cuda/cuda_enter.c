@@ -158,7 +158,7 @@ batoni_cuda_exit(const struct cuda_gpu *gpu, const struct cuda_guard *guard)
 
 bool
 batoni_cuda_exit_or_retry(const struct cuda_gpu *gpu,
-                           const struct cuda_guard *guard, CUresult result)
+                          const struct cuda_guard *guard, CUresult result)
 {
 	bool failed = result != BATONI_CU_SUCCESS &&
 	              result != BATONI_CU_NOT_READY;

@@ -171,7 +171,7 @@ void batoni_cuda_exit(const struct cuda_gpu *gpu, const struct cuda_guard *guard
  * was taken to be in the context, and a library may have changed that.  The caller enters again,
  * which asks the driver, and repeats the calls. */
 bool batoni_cuda_exit_or_retry(const struct cuda_gpu *gpu,
-                                const struct cuda_guard *guard, CUresult result);
+                               const struct cuda_guard *guard, CUresult result);
 /* The GPU of this thread's transaction, in which the thread is; NULL: there is none. */
 extern _Thread_local const struct cuda_gpu *batoni_cuda_inside
 	__attribute__((tls_model("initial-exec")));

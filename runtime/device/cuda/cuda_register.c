@@ -3,8 +3,8 @@
  * Shared memory of the host that streams store into: mappings, registered with the driver.
  *
  * cuMemHostRegister and cuMemHostUnregister are taken to wait for every stream of the context, as the
- * allocation of pinned memory does (cuda_pinned.c).  So each of these calls is a job (thread.h).  The thread that pins waits for that job until its deadline; no thread waits for the
- * job that unpins.
+ * allocation of pinned memory does (cuda_pinned.c).  So each of these calls is a job (thread.h).  The
+ * thread that pins waits for that job until its deadline; no thread waits for the job that unpins.
  *
  * This file owns a mapping from the call that pins it until it is unmapped:
  *

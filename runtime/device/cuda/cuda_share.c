@@ -19,9 +19,9 @@
  *
  * Within a process an address is the same for all GPUs, but not each GPU may use it.  A copy by a GPU
  * that cannot reach the other as a peer, or that has no access to a mapping (cuMemSetAccess, which may
- * have failed for the owner), would break that GPU's context.  Between GPUs that are no peers the driver would stage a copy of
- * cuMemAlloc's memory; the path by messages does that with a bound and without holding a
- * stream up.
+ * have failed for the owner), would break that GPU's context.  Between GPUs that are no peers the driver
+ * would stage a copy of cuMemAlloc's memory; the path by messages does that with a bound and without
+ * holding a stream up.
  *
  * The IPC handle of a block that this process has mapped gives the same address again; the
  * caller maps a block only once at a time (memory.h).
