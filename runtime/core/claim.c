@@ -2,29 +2,29 @@
 /*
  * Messages that probes have found, and the receives of them.
  *
- * A probe *claims* the message that it finds: the path takes it out of those that receives meet (`hold` of its
- * table `unmatched`), and keeps it by the slot of the claim.  So later receives and probes, of other threads too,
- * see what is behind it, and the claim is its match: its sender does not take it back.  What a probe may find is
- * what a receive that is called now would meet (line.c): an earlier receive, armed or not, comes first.
+ * For the message that a probe finds the engine makes a *claim*: the path takes the message out of those that receives
+ * meet (`hold` of its table `unmatched`), and keeps it by the slot of the claim.  So later receives and probes, of other
+ * threads too, see what is behind it.  The message counts as matched: its sender does not take it back.  A probe may
+ * find what a receive that is called now would meet (line.c): an earlier receive, armed or not, comes first.
  *
  * A claim is an operation of a kind of its own (ops/probe.c) that is on no stream and never placed: it stays NEW, counts in
- * no load, and sweeps pass it by.  Its word:
+ * no load, and sweeps skip it.  Its word:
  *
- *     ENGINE, MESSAGE   the program has its handle, and may receive it
- *     MESSAGE           a receive has it, that was called (one compare-and-swap: of two calls one gets it)
- *     neither           the path has met it with that receive, and the slot is free
+ *     ENGINE, MESSAGE   the program has its handle, and may receive the message
+ *     MESSAGE           a call of a receive has taken it (by compare-and-swap, so one call of two gets it)
+ *     neither           the path has had the message meet that receive, and the slot is free
  *
- * A receive of a claim is an operation as any receive, but that it waits for its stream in a FIFO of its own and
- * that the path gets it by `meet` in the place of `issue`.  Until then its flag IN_LINE says so, and transfer.turn
+ * A receive of a claim is an operation like any receive, but it waits for its stream in a FIFO of its own, and
+ * the path gets it by `meet` in place of `issue`.  Until then its flag IN_LINE says so, and transfer.turn
  * has the slot of the claim.  A call that is refused, and a group that is void or abandoned, give the message back to
- * the program.  A receive that ends early without having been issued discards it; so does a destroy with claims that
- * nothing receives.
+ * the program.  A receive that ends early without having been issued discards it; a destroy discards the claims that
+ * no receive has taken.
  *
- * To discard, from engine.finish: the claim meets its own message as a receive of no bytes, which ends it for the
- * sender as a receive that is too short does.  If that takes a while, the slot stays lent meanwhile.  On a broken
- * communicator there is nothing to meet: closing frees what the path holds.
+ * How a message is discarded, from engine.finish: the claim itself meets it, as a receive of no bytes, so its sender
+ * ends as with a receive that is too short.  If that takes a while, the slot stays lent meanwhile.  On a broken
+ * communicator nothing is met: closing frees what the path holds.
  *
- * Finding and discarding, which drive, are in claim_find.c.
+ * What finds and discards messages, and drives for that, is in claim_find.c.
  *
  * Threads: the driver, but for what claim.h says.
  */
@@ -94,7 +94,7 @@ batoni_claim_free(struct batoni_op *claim)
 }
 
 enum baton_status
-batoni_claim_look(struct batoni_op *claim, struct batoni_held *held_p)
+batoni_claim_examine(struct batoni_op *claim, struct batoni_held *held_p)
 {
 	enum baton_status status = batoni_claim_ops(claim)->hold(
 		batoni_path_of(claim), &claim->transfer, held_p);

@@ -14,21 +14,21 @@ batoni_claim_has(const struct batoni_op *op)
 	       batoni_op_line(op) == BATONI_NO_LINE;
 }
 
-/* Of the path that has the claim's message. */
+/* The table of the path that has the claim's message. */
 static inline const struct batoni_unmatched_ops *
 batoni_claim_ops(const struct batoni_op *claim)
 {
 	return batoni_path_of(claim)->ops->unmatched;
 }
 
-/* The message of such a receive. */
+/* The claim whose message such a receive is for. */
 static inline struct batoni_op *
 batoni_claim_of(const struct batoni_op *op)
 {
 	return &op->comm->pool.ops[op->transfer.turn >> 2];
 }
 
-/* The operation, which is being made, is a receive of that message. */
+/* Make the operation, which is new, a receive of the claim's message. */
 static inline void
 batoni_claim_give(struct batoni_op *op, const struct batoni_op *claim)
 {
@@ -39,44 +39,45 @@ batoni_claim_give(struct batoni_op *op, const struct batoni_op *claim)
 
 /* ---- the driver ---- */
 
-/* What the message is: OK, and *held_p is filled; PENDING: that has not all come, ask again.  Anything else: it is
- * no more, and neither is the claim. */
-enum baton_status batoni_claim_look(struct batoni_op *claim,
-                                    struct batoni_held *held_p);
-/* The program gets the message's handle. */
+/* Ask the path what the message is.  OK: *held_p is filled; PENDING: its first part has not all come, ask again.
+ * Anything else: the message is lost, and the claim is freed. */
+enum baton_status batoni_claim_examine(struct batoni_op *claim,
+                                       struct batoni_held *held_p);
+/* Make the message the program's; the handle for it. */
 baton_request batoni_claim_publish(struct batoni_op *claim, size_t bytes);
-/* The message, of which the program was told, is received (OK), or discarded: observers are told. */
+/* Tell observers that the message, which the program knew of, is received (OK) or discarded. */
 void batoni_claim_spent(struct batoni_op *claim, enum baton_status status);
-/* The receive is issued: as batoni_path_issue. */
+/* Issue the receive: as batoni_path_issue. */
 enum baton_status batoni_claim_meet(struct batoni_op *op);
-/* The receive has its message no more: the claim. */
+/* Part the receive and its claim, which is returned. */
 struct batoni_op *batoni_claim_part(struct batoni_op *op);
-/* A slot for a message, or NULL; and back, when it holds none. */
+/* Take a slot for a claim, or NULL; free it when it has no message. */
 struct batoni_op *batoni_claim_new(struct baton_comm *comm, uint8_t kind);
 void batoni_claim_free(struct batoni_op *claim);
 
 /* ---- claim_find.c ---- */
 
-/* Look for a message of this peer and tag (-1: any) that no earlier receive takes.  OK: *claim_p, of this kind, has
- * it.  PENDING: there is none.  PEER: nor will there be, since no more comes of that peer, and no earlier receive
+/* Find a message of this peer and tag (-1: any) that no earlier receive takes.  OK: *claim_p, of this kind, has it.
+ * PENDING: there is none.  PEER: there will be none either, since no more comes of that peer, and no earlier receive
  * holds up what has come.  AGAIN: no slot is free. */
 enum baton_status batoni_claim_find(struct baton_comm *comm, uint8_t kind,
                                     int peer, int tag,
                                     struct batoni_op **claim_p);
-/* The first part of the message, which look has found PENDING, will not come: the claim is no more. */
+/* Free the claim: the rest of the message's first part, for which it was PENDING, will not come. */
 void batoni_claim_give_up(struct batoni_op *claim);
-/* Discard the claim, taken from engine.finish, which nothing receives. */
+/* Discard the message of a claim from engine.finish, which no receive has, and free the claim. */
 void batoni_claim_discard(struct batoni_op *claim);
-/* Discard the messages that nothing receives: the communicator is destroyed. */
+/* Discard the messages that no receive has taken: the communicator is destroyed. */
 void batoni_claims_drop(struct baton_comm *comm);
 
 /* ---- any thread ---- */
 
-/* Take the message for a receive, or to discard it.  False: it is another one by now, or was taken. */
+/* Take the claim for a receive, or to discard it.  False: the slot has another operation by now, or another call has
+ * taken the claim. */
 bool batoni_claim_try(struct batoni_op *claim, uint64_t generation);
-/* The message of this handle, which becomes the caller's to receive; NULL: there is none, or another call has it. */
+/* Take the claim of this handle for the caller's receive; NULL: there is none, or another call has it. */
 struct batoni_op *batoni_claim_take(struct baton_comm *comm, baton_request handle);
-/* The receive is not enqueued after all: its message may be received again. */
+/* The receive is not enqueued after all: give its claim back to the program.  put_back: one that no receive has. */
 void batoni_claim_return(struct batoni_op *op);
 void batoni_claim_put_back(struct batoni_op *claim);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Finding a message for a probe, and discarding one that nothing receives (claim.c has their life).
+ * Finding a message for a probe, and discarding one that no receive has taken (claim.c has the life of claims).
  *
  * Threads: the driver.
  */
@@ -11,7 +11,7 @@
 #include "line.h"
 #include "liveness.h"
 
-/* Have the path see what has come, as for a receive that expects messages. */
+/* Have the path find what has come, as for a receive that expects messages. */
 static void
 poll_path(struct batoni_path *path)
 {
@@ -33,8 +33,8 @@ poll_paths(struct baton_comm *comm, int peer)
 			poll_path(comm->paths[i]);
 }
 
-/* As batoni_line_find, behind all receives there are.  *yields_p: an earlier one, which is armed, is to take its
- * message first. */
+/* As batoni_line_find, for a receive later than all that there are.  *yields_p: an earlier one, which is armed, is to
+ * take its message first. */
 static int
 find_behind_all(struct baton_comm *comm, int peer, int *tag_p, bool *yields_p)
 {
@@ -71,12 +71,12 @@ batoni_claim_find(struct baton_comm *comm, uint8_t kind, int peer, int tag,
                   struct batoni_op **claim_p)
 {
 	struct batoni_op *claim = batoni_claim_new(comm, kind);
-	unsigned looks = batoni_probe_looks(comm);
+	unsigned polls = batoni_probe_polls(comm);
 	int rank = -1, found = tag;
 
 	if (!claim)
 		return BATON_ERR_AGAIN;
-	for (; looks > 0 && rank < 0; looks--)
+	for (; polls > 0 && rank < 0; polls--)
 		rank = find_settled(comm, peer, tag, &found);
 	if (rank < 0) {
 		batoni_claim_free(claim);
@@ -93,7 +93,7 @@ batoni_claim_find(struct baton_comm *comm, uint8_t kind, int peer, int tag,
 	return BATON_OK;
 }
 
-/* As an operation that has ended, and whose buffer the path has: `done` gives it back. */
+/* Make the claim an operation that has ended and whose buffer the path has; `done` frees it. */
 static void
 lend(struct batoni_op *claim)
 {

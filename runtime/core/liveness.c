@@ -50,7 +50,7 @@
  * A probe waits for nothing, and a program may make one after the other until a message comes.  So a
  * communicator of which a probe has found nothing is checked too, for PROBED_NS, as if something
  * were pending (the list engine.probed).  The probes make the tests of the path
- * (batoni_probe_looks), and answer PEER once the peer is silent.
+ * (batoni_probe_polls), and answer PEER once the peer is silent.
  *
  * A pass reads the clock for this only every PASSES_A_CHECK passes (engine.c).  Callers
  * whose passes are far apart (the engine's thread, programs that poll) request it for
@@ -420,7 +420,7 @@ check_probed(uint64_t now)
 }
 
 unsigned
-batoni_probe_looks(const struct baton_comm *comm)
+batoni_probe_polls(const struct baton_comm *comm)
 {
 	return comm->liveness.gone > comm->liveness.silent ? TESTS_BETWEEN : 1;
 }

@@ -44,10 +44,10 @@ void batoni_take_in(struct baton_comm *comm);
 
 /* A probe has found nothing: checks cover the communicator for a second more.  The driver. */
 void batoni_check_for_probe(struct baton_comm *comm);
-/* So many looks of a probe show whether a message has come: more while a peer has gone that is not silent yet,
- * each behind a test, which it counts.  The driver. */
-unsigned batoni_probe_looks(const struct baton_comm *comm);
-/* It is covered no more.  The driver. */
+/* How many polls of a probe show whether a message has come: several while a peer has gone that is not silent yet,
+ * since the tests before the polls count towards its silence.  The driver. */
+unsigned batoni_probe_polls(const struct baton_comm *comm);
+/* Checks cover the communicator no longer.  The driver. */
 void batoni_check_no_probe(struct baton_comm *comm);
 /* Does no more come of this peer (-1: of any other rank)?  All that they had sent is at the transport.  The
  * driver. */

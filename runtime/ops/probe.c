@@ -3,14 +3,14 @@
  * baton_probe and baton_recv_message: what has come, and a receive of exactly that (core/claim.c has the life of a
  * message that was found).
  *
- * One call probes, with BATON_ANY_SOURCE and BATON_ANY_TAG as a receive has them.  There is no probe that leaves the
- * message where it is: of two threads that both saw one, at most one would receive it, and over MPI and staging what a
- * message is can only be read out of its first part, which then is received.  There is no call to give a message up
- * either: a receive of no bytes does it.
+ * One call probes, and takes BATON_ANY_SOURCE and BATON_ANY_TAG as a receive does.  There is no probe that leaves the
+ * message where it is: of two threads that both saw one, at most one would receive it; and over MPI and staging only the
+ * first part of a message says what the message is, and to read that is to receive it.  There is no call to give a
+ * message up either: a receive of no bytes discards it.
  *
- * A probe drives: it makes a pass, has the paths see what has come, and asks them.  If the first part of the message
- * that it has found has not all come, it goes on until that has, since a message that was found and not told of could be
- * overtaken.
+ * A probe drives: it makes a pass, has the paths find what has come, and asks them.  If the first part of the message
+ * has not all come, the probe continues until it has: if it returned without the message, a later one could overtake
+ * it.
  *
  * Threads: any.  Locks: the driver lock, for each pass.
  */
@@ -41,7 +41,7 @@ struct probing {
 	struct batoni_op *claim;
 	struct batoni_held held;
 	bool none; /* no message is there */
-	bool begun; /* the claim's has been found: of this peer and tag */
+	bool begun; /* a claim has been made, for a message of this peer and tag */
 	int from, with;
 	baton_message message;
 };
@@ -80,12 +80,12 @@ probe_further(void *argument)
 		status = find_claim(p);
 	if (p->none || status != BATON_OK)
 		return p->none ? BATON_OK : status;
-	status = batoni_claim_look(p->claim, &p->held);
+	status = batoni_claim_examine(p->claim, &p->held);
 	if (status == BATON_OK) {
 		p->message = batoni_claim_publish(p->claim, p->held.bytes);
 	} else if (status == BATON_PENDING &&
 	           batoni_is_silent(p->comm, p->from)) {
-		/* The rest of its first part does not come.  The next step finds what else there is. */
+		/* The rest of its first part does not come.  The next step finds another message, if there is one. */
 		batoni_claim_give_up(p->claim);
 		p->claim = NULL;
 	}
@@ -140,7 +140,7 @@ check_probe(const char *call, const struct probing *p,
 		                     "%s: message_p is NULL; what is found is "
 		                     "received by its handle",
 		                     call);
-	/* Before anything is found, which would be lost. */
+	/* Check this before the probe: a message that it finds would be lost. */
 	if (info_p)
 		status = batoni_sized_check(&sized_info, call, info_p);
 	if (status != BATON_OK)

@@ -2,12 +2,12 @@
 /*
  * Messages that a probe of the program has found: `hold` and `meet` of struct batoni_unmatched_ops.
  *
- * What a message is stands in its first part (mpi.c), which is received at once, into a bounce buffer, as for a
- * receive that has met it: so nothing else at MPI can have the message, and the bounce buffer is that of the slot.  The
- * receive that meets it goes on from there.
+ * The first part of a message (mpi.c) says what the message is.  `hold` receives it at once, into a bounce buffer, as
+ * a receive would: so nothing else at MPI can get the message, and the slot of the probe has the bounce buffer.  The
+ * receive that meets the message goes on from there.
  *
- * A first part is eager, and mostly there when the probe sees the message.  Else it is a request as any first part,
- * of which nobody is told when it is done.
+ * MPI sends first parts eagerly, so mostly it is there when the probe finds the message.  Otherwise its request is
+ * tested like that of any first part; when it is done, the engine is not told, and the next `hold` finds it.
  *
  * Memory for all slots is allocated by the first probe that finds something.
  *
@@ -16,7 +16,7 @@
 #include "mem.h"
 #include "mpi_transport.h"
 
-/* Receive its first part: `find` has just seen it. */
+/* Receive the first part of the message that `find` has just found. */
 static enum baton_status
 post_first(struct batoni_mpi *mpi, struct batoni_transfer *receive,
            struct batoni_mpi_held *held)
@@ -72,7 +72,7 @@ batoni_mpi_held_ends(struct batoni_mpi *mpi, const struct batoni_mpi_entry *entr
 	return true;
 }
 
-/* Bytes that are no header the receive refuses. */
+/* Describe the message by its first part.  (If that should be a header and is none, the receive refuses it.) */
 static void
 describe(const struct batoni_mpi *mpi, const struct batoni_mpi_held *held,
          struct batoni_held *held_p)

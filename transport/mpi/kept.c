@@ -2,21 +2,21 @@
 /*
  * Messages that were taken out of MPI's queue before the receives for them.
  *
- * Why: a receive of any tag has to see what has come, and MPI tells only of the message that is first in its
- * queue.  That may be one that an earlier receive waits for, or no message of the program at all: bodies, grants
- * and the one-sided layer's messages are on tags of the same communicator.  So while such a receive waits,
- * messages are taken out one by one (MPI_Improbe), and those that are not its own are kept here in their order.
+ * A receive of any tag has to find out what has come, and MPI shows only the message that is first in its queue.
+ * That may be one that an earlier receive waits for, or no message of the program at all: bodies, grants
+ * and the one-sided layer's messages are on tags of the same communicator.  So while such a receive waits, this
+ * file takes messages out one by one (MPI_Improbe), and keeps those that are not for it in their order.
  *
- * Nothing is lost, and nothing overtakes: whatever receives or probes on this communicator looks here first, by
- * rank and tag.  A message that is here met no receive that was at MPI, and came before all that MPI has of
- * its rank and tag.
+ * No message is lost, and none overtakes another: each receive and probe on this communicator searches here first,
+ * by rank and tag.  A message that is kept met no receive that was at MPI, and came before all messages of its rank
+ * and tag that MPI still has.
  *
- * Those of one rank and tag are a queue (match.h), and the first of each queue stands in a list of fronts, in the order
- * of all.  So it does not matter how many are behind the first of their queue: finding by rank and tag takes
- * constant time, and finding by less goes through the fronts alone.
+ * The messages of one rank and tag are a queue (match.h), and the first of each queue is in a list of fronts, in the
+ * order of all.  So the length of the queues does not matter: a search by rank and tag takes constant time, and one
+ * by less goes through the fronts alone.
  *
- * Each takes a few bytes, allocated when it is taken out; without memory it stays at MPI for now.  What nobody has
- * received is discarded before the communicator is freed (clear.c), or, after an abort, when it closes.
+ * Each message takes a few bytes, allocated when it is taken out; without memory it stays at MPI for now.  Messages
+ * that no receive takes are discarded before the communicator is freed (clear.c), or, after an abort, when it closes.
  *
  * Threads: the driver alone.
  */
@@ -25,7 +25,7 @@
 #include "mem.h"
 #include "mpi_transport.h"
 
-/* Queues that are found in constant time; with more it takes longer. */
+/* Up to this number of queues one is found in constant time. */
 #define QUEUES 1024u
 
 void
@@ -54,8 +54,8 @@ queue_front(const struct batoni_mpi *mpi, int peer, int tag)
 	             : NULL;
 }
 
-/* It is the first of its queue.  Its place among the fronts is mostly near one of the ends: the one that was
- * kept last is behind all, and the one behind a message that is received before most. */
+/* Enter a message that has become the first of its queue into the fronts.  Mostly its place is near one of the ends:
+ * a message that was just taken out is behind all, and one whose predecessor was received is before most. */
 static void
 enter_front(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept)
 {
@@ -68,7 +68,7 @@ enter_front(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept)
 		for (at = fronts->next;
 		     batoni_mpi_kept_front(at)->number < kept->number;)
 			at = at->next;
-	/* Before `at`. */
+	/* This inserts it before `at`. */
 	batoni_list_append(at, &kept->front);
 }
 
@@ -103,7 +103,7 @@ remove_kept(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept)
 	mpi->kept_n--;
 }
 
-/* The table, from the first message on.  False: there is no memory. */
+/* Make the table of queues with the first message.  False: there is no memory. */
 static bool
 has_table(struct batoni_mpi *mpi)
 {
@@ -111,8 +111,8 @@ has_table(struct batoni_mpi *mpi)
 	       batoni_match_init(&mpi->kept_match, QUEUES);
 }
 
-/* What is first in MPI's queue, if it is no message of MPI's own (bootstrap/mpi/some.c): those are MPI's to take, and
- * soon are.  The one that was seen is taken by its rank and tag, as another thread may meanwhile be in
+/* Take the message that is first in MPI's queue, unless it is MPI's own (bootstrap/mpi/some.c), which MPI soon takes.
+ * MPI_Improbe names the rank and tag that MPI_Iprobe has found, as another thread may meanwhile be in
  * MPI_Comm_create_group. */
 static int
 take_next(struct batoni_mpi *mpi, int peer, int *there_p, MPI_Message *message_p,
@@ -149,7 +149,7 @@ batoni_mpi_keep(struct batoni_mpi *mpi, int peer)
 	}
 	kept->peer = status.MPI_SOURCE;
 	kept->tag = status.MPI_TAG;
-	/* A count that is no int is MPI_UNDEFINED. */
+	/* MPI_UNDEFINED: the length does not fit into an int. */
 	MPI_Get_count(&status, MPI_BYTE, &kept->bytes);
 	enter(mpi, kept);
 	return kept;
@@ -207,7 +207,7 @@ batoni_mpi_kept_drop(struct batoni_mpi *mpi, bool callable)
 			batoni_free(kept);
 			continue;
 		}
-		/* Nobody waits for it: it ends when its sender has sent it. */
+		/* Nothing waits for this request: it ends when its sender has sent the message. */
 		if (batoni_mpi_kept_take(mpi, kept, batoni_mpi_drain(),
 		                         kept->bytes, MPI_BYTE,
 		                         &request) == MPI_SUCCESS)

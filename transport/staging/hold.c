@@ -2,12 +2,12 @@
 /*
  * Staging: messages that a probe of the program has found (`hold` and `meet` of struct batoni_unmatched_ops).
  *
- * What a message is stands in its header.  So the slot of the probe receives the first message, as a receive does,
- * into the bounce buffer of that slot, and stops there (STAGE_HELD): nothing is under way then, and the sender, if it
- * asks, waits for its answer.  The receive gets the bounce buffer's bytes into its own, and goes on as if they had just
- * come.
+ * The header of a message says what the message is.  So the slot of the probe receives the header's message, as a
+ * receive does, into the bounce buffer of that slot, and stops there (STAGE_HELD): nothing is under way then, and the
+ * sender, if it asks for a grant, waits for the answer.  The receive copies the bytes into the bounce buffer of its own
+ * slot, and goes on as if they had just come.
  *
- * The driver.
+ * Threads: the driver alone.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@ bounce_bytes(const struct batoni_staging *stage)
 	return BATONI_STAGING_HEADER_BYTES + stage->config.eager_bytes;
 }
 
-/* What the header says; if it is none, the receive refuses it. */
+/* Describe the message by its header.  (If that is none, the receive refuses it.) */
 static void
 describe(const struct batoni_staging *stage, const struct stage_message *message,
          struct batoni_held *held_p)
@@ -52,14 +52,14 @@ batoni_stage_hold(struct batoni_path *path, struct batoni_transfer *receive,
 		batoni_stage_begin_recv(stage, message);
 	}
 	batoni_stage_leave(stage, message);
-	/* It has failed below, in this call or since the last one. */
+	/* The lower transport has failed it, in this call or since the last one. */
 	if (message->lost) {
 		message->lost = false;
 		return BATON_ERR_PEER;
 	}
 	if (message->state != STAGE_HELD)
 		return BATON_PENDING;
-	/* Nothing is to be polled for it. */
+	/* Nothing needs to be polled for it now. */
 	message->probed = false;
 	stage->begun--;
 	batoni_stage_tell_engine(stage);
