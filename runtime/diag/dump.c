@@ -15,7 +15,7 @@
  * On SIGUSR2.  If BATON_DUMP_ON asks for it, the first communicator starts a thread that
  * waits for a semaphore, and installs a handler that posts it and does nothing else.  The
  * thread dumps every communicator to standard error.  A destroy takes dump_lock, so it waits
- * until a dump of its communicator is over.
+ * until a dump of its communicator has ended.
  */
 #include "dump.h"
 
@@ -47,7 +47,7 @@
 struct dump {
 	struct baton_comm *comm;
 	bool locked;    /* the driver's lock was available so far */
-	bool crowded;   /* streams may stand behind each other */
+	bool crowded;   /* streams may hold each other up in hardware queues */
 	uint32_t slot;  /* where the scan goes on */
 	uint32_t lines; /* operations written so far */
 	size_t used;
@@ -56,7 +56,7 @@ struct dump {
 
 /* ---- reading ---- */
 
-/* The slot has an operation that the engine has; false: it has not. */
+/* Read the slot.  True: it has an operation that the engine has. */
 static bool
 view_operation(struct batoni_op *op, struct batoni_view *seen)
 {
@@ -66,7 +66,7 @@ view_operation(struct batoni_op *op, struct batoni_view *seen)
 		batoni_op_view(op, seen);
 		if (!(seen->word & BATONI_OP_ENGINE))
 			return false;
-		/* A read-modify-write: the loads before it stay before it. */
+		/* A read-modify-write, so that the loads before it stay before it. */
 		after = atomic_fetch_or(&op->word, 0);
 		if ((after ^ seen->word) >> 32 == 0)
 			return after & BATONI_OP_ENGINE;
@@ -128,7 +128,7 @@ expected(enum batoni_line line)
 	return line == BATONI_LINE_PEER ? "a message of that peer" : "a message";
 }
 
-/* A transfer whose stream has got there, but that is not issued.  The driver. */
+/* What a transfer waits for whose stream has reached it, and that is not issued.  The driver. */
 static const char *
 waits_for_turn(const struct dump *dump, const struct batoni_view *seen)
 {
@@ -144,7 +144,7 @@ waits_for_turn(const struct dump *dump, const struct batoni_view *seen)
 	               : "a thread that drives";
 }
 
-/* With the lock, more is known of some than the operation says. */
+/* What the operation waits for.  With the lock, more is known of some than the operation itself tells. */
 static void
 add_waits(const struct dump *dump, const struct batoni_view *seen, char *text,
           size_t size)
@@ -159,7 +159,7 @@ add_waits(const struct dump *dump, const struct batoni_view *seen, char *text,
 		snprintf(text, size, "the end of its group (baton_group_end)");
 }
 
-/* Its stream has not got there; or what moves it is on streams. */
+/* Has its stream not reached it yet, or does a stream carry it out? */
 static bool
 stands_on_stream(const struct batoni_view *seen)
 {
@@ -190,8 +190,8 @@ add_line(struct dump *dump, const struct batoni_view *seen)
 
 /* ---- the dump ---- */
 
-/* Lines of the next operations, as many as there is room for.  False: there were no
- * more. */
+/* Gather the lines of the next operations, as many as there is room for.  False: these were the
+ * last. */
 static bool
 gather(struct dump *dump)
 {
@@ -262,7 +262,7 @@ add_end(struct dump *dump)
 	                           "call of the transport's library)");
 }
 
-/* What the others do is not in a dump, and may be in their traces. */
+/* A dump does not show what other ranks do; their traces may. */
 static void
 add_trace(struct dump *dump)
 {
@@ -362,7 +362,7 @@ dump_on_signal(void *unused)
 	return NULL;
 }
 
-/* A handler that the program has installed stays. */
+/* A handler of the program's own stays in place. */
 static void
 listen_for_signal(void)
 {

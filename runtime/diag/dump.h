@@ -3,10 +3,10 @@
 #ifndef BATONI_DUMP_H
 #define BATONI_DUMP_H
 
-/* If the environment asks for them: have them made from now on.  Any thread, any
- * number of times. */
+/* From now on dump at the signal, if the environment asks for that.  Any thread, any number of
+ * times. */
 void batoni_dump_start(void);
-/* A communicator is not in the table any more: wait until no dump reads it. */
+/* A communicator was removed from the table: wait until no dump reads it. */
 void batoni_dump_await(void);
 
 #endif

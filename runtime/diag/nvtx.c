@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Ranges for NVIDIA's tools (Nsight Systems), by the header of NVTX, which finds the tool's library
- * itself and needs nothing to link.  Compiled so where the header is there and
- * BATON_WITH_NVTX asks for it; drawn where BATON_NVTX=1 is in the environment.
+ * itself and needs nothing to link.  They are compiled in where the header is found and
+ * BATON_WITH_NVTX asks for them, and drawn where BATON_NVTX=1 is in the environment.
  *
- * An observer of the life of operations (life.h): where it is off, the communicator has none, and
- * nothing here is called.  Where it is on, the communicator's operations do not take the fast
- * way (direct.h).
+ * They are drawn by an observer of the life of operations (life.h).  Where they are off, the communicator
+ * has no observer, and nothing here is called.  Where they are on, the communicator's operations do not
+ * take the fast path (direct.h).
  *
  * An operation has up to four ranges, in the domain "baton".  Their names are ONNX Runtime's:
  *
@@ -15,15 +15,15 @@
  *   Batch-B SendMemcpy-P  within that: bytes are copied between its buffer and pinned memory
  *   Batch-B PostSend-P    it has ended, and threads, queue and streams are told
  *
- * B is the operation's user_data, P the peer ("several" of a wait for some).  The kinds
+ * B is the operation's user_data, P the peer ("several" for a wait for several).  The kinds
  * are Send, Recv, Signal, Put, Wait.  The first, second and last follow each other.  A record
  * and the launch of a plan have one range, Batch-B Record or Plan; an operation of
  * a plan has the B of its launch.  The payload of all is the bytes that the operation names.
  *
  * Ranges of different operations overlap, and may begin on one thread and end on another: they
- * are start-and-end ranges, not pushed ones.  All are drawn by the driver, from placing on, so
- * what is refused has none; and each operation that was placed ends once, by batoni_op_close or
- * batoni_op_vanish, and is then let go (`left`).  There all that is open is ended.
+ * are start-and-end ranges, not pushed ones.  The driver draws all of them, from placing on, so
+ * a refused call has none.  Each operation that was placed ends once, by batoni_op_close or
+ * batoni_op_vanish, and then the engine lets go of it (`left`), which ends the ranges that are open.
  */
 #include "nvtx.h"
 
@@ -121,7 +121,7 @@ ranges_of(const struct batoni_op *op)
 	return &comm->nvtx->ranges[batoni_pool_slot(&comm->pool, op)];
 }
 
-/* A stream-issued one is issued when it is placed, and armed later. */
+/* A stream-issued transfer moves to ISSUED when it is placed, and to ARMED when its stream reaches it. */
 static void
 move_transfer(struct ranges *ranges, const struct batoni_op *op,
               enum batoni_op_state state)
@@ -217,7 +217,7 @@ batoni_nvtx_close(struct batoni_nvtx *nvtx)
 #define TEXT_OF(number) #number
 #define NUMBER_TEXT(number) TEXT_OF(number)
 
-/* The header has the whole library; the tool that records is found by it. */
+/* NVTX is all in the header, which finds the tool that records. */
 void
 batoni_nvtx_find(struct baton_library_info *info_p)
 {

@@ -8,10 +8,10 @@
 struct baton_comm;
 struct batoni_nvtx;
 
-/* What draws the ranges of the communicator's operations, if BATON_NVTX asks for them; NULL: nobody
- * does.  It has allocated comm->nvtx. */
+/* Allocate comm->nvtx, and return the observer that draws the ranges of the communicator's operations, if
+ * BATON_NVTX asks for them; else NULL. */
 const struct batoni_observer *batoni_nvtx_observer(struct baton_comm *comm);
-/* End what is open, and free it; or NULL. */
+/* End the ranges that are open, and free it; NULL is allowed. */
 void batoni_nvtx_close(struct batoni_nvtx *nvtx);
 
 #endif

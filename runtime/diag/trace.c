@@ -3,28 +3,29 @@
  * The trace: what each operation of a communicator has gone through, in a ring in a mapped file
  * (baton_trace.h has the format, trace_file.c makes it, trace_slot.c gives slots).
  *
- * An observer of the life of operations (life.h), a fast one: calls issue operations themselves as without it.
+ * The trace is an observer of the life of operations (life.h), a fast one: calls still issue operations themselves.
  *
- *   begun    the call: the stamp and the call site are kept beside the operation (struct batoni_traced).
- *            A message that its call issues now gets its slot of the ring here, and is counted
- *   HANDED   to the inbox: it is in the table `handed`, so that it is in the file if no thread ever drives
- *   moved    otherwise its first move gives it a slot, and counts it; each move writes its
+ *   begun    the call: this file keeps its stamp and call site beside the operation (struct batoni_traced).
+ *            A message that its call issues gets its slot of the ring here, and is counted
+ *   HANDED   to the inbox: the operation enters the table `handed`, so the file has it even if no thread ever drives
+ *   moved    the first move gives any other operation its slot, and counts it; each move writes its
  *            stamp, if the slot still has the operation's serial
  *
  * A claim (claim.c) has no moves: it has its slot when a probe tells the program of it.
  *
- * So what is refused has no slot.  What the one-sided layer knows of an operation (its signals) is there
- * when it is handed or moved, or, if it ends within its call, at its end: these get their slots then.
+ * So a call that is refused has no slot.  What the one-sided layer knows of an operation (its signals) is known when
+ * the operation is handed or moved, or, if it ends within its call, at its end: one-sided operations get their slots
+ * then.
  *
- * Serials.  A slot is taken by adding to header->serials.  Any thread may; the driver takes several at once, and
- * leaves what it has taken if others have taken half a ring since.
+ * Serials.  A thread takes a slot by adding to header->serials.  Any thread may; the driver takes several at once, and
+ * drops the rest of them if other threads have taken half a ring since.
  *
- * Stamps.  One costs as much as the rest together, so what happens within a call that issues its operation has that
- * call's: the operation's end, and that of another rank's which it ends.  Copies of 4096 bytes and more take a stamp of
- * their own behind them.
+ * Stamps.  Reading one costs as much as the rest together.  So the call's stamp serves for what happens within a call
+ * that issues its operation: the end of the operation, and of another rank's that it ends.  After a copy of 4096 bytes
+ * or more a new stamp is read.
  *
- * The driver's, but for three: `begun` of what is handed later and HANDED to the inbox are the enqueuer's, RUNS the
- * stream's thread's.
+ * Threads: the driver, but for three events: `begun` of an operation that is handed later and HANDED to the inbox come
+ * from the enqueuer, RUNS from the stream's thread.
  */
 #include "trace.h"
 
@@ -34,10 +35,10 @@
 #include "ticks.h"
 #include "trace_slot.h"
 
-/* The driver, of whatever communicator.  The stamp of the call that issues its operation now; 0: none does. */
+/* The stamp of the call that issues its operation now, on any communicator; 0: none does.  The driver. */
 static uint64_t call_stamp;
 
-/* Kinds whose signals are added up. */
+/* The kinds whose signals the counters add up. */
 #define TOLD_AT_ONCE (BATONI_ONESIDED & ~(1u << BATON_OPERATION_WAIT_COUNT))
 
 static inline uint64_t
@@ -53,16 +54,17 @@ stamp_of_end(const struct batoni_op *op)
 	                                                            : batoni_ticks();
 }
 
-/* It did not end in its call, or has: what comes is not its call's. */
+/* Later events of the operation are not within its call: it has ended there, or goes on after it. */
 static inline void
-leave_call(struct batoni_traced *traced)
+end_of_call(struct batoni_traced *traced)
 {
 	if (traced->direct)
 		call_stamp = 0;
 	traced->direct = false;
 }
 
-/* One that is placed at its call: a launch's are when it is known. */
+/* Is it a message that gets its slot at its call?  (The messages of a launch get theirs later, when their launch is
+ * known.) */
 static inline bool
 is_message(const struct batoni_op *op)
 {
@@ -70,7 +72,7 @@ is_message(const struct batoni_op *op)
 	       !(op->flags & BATONI_FLAG_PLANNED);
 }
 
-/* By the call, which was at `at`. */
+/* The call, whose stamp is `at`, has issued the operation. */
 static void
 note_issued(struct baton_trace_operation *slot, uint64_t at)
 {
@@ -80,14 +82,14 @@ note_issued(struct baton_trace_operation *slot, uint64_t at)
 
 /* ---- plain ones ---- */
 
-/* What an operation needs that was looked up lately. */
+/* What a plain operation needs, if all of it was looked up lately. */
 struct found {
 	uint64_t serial;
 	struct baton_trace_operation *slot;
 	struct baton_trace_counter *counter;
 };
 
-/* False: something is to be looked up first. */
+/* False: something has to be looked up. */
 BATONI_ALWAYS_INLINE bool
 find_plainly(const struct batoni_trace *trace, unsigned kind, int peer, int tag,
              int context, const void *site, struct found *found)
@@ -101,7 +103,7 @@ find_plainly(const struct batoni_trace *trace, unsigned kind, int peer, int tag,
 	              batoni_trace_counts(found->counter, kind, peer, tag, context));
 }
 
-/* Its slot is opened, and has what all of them have. */
+/* Open the operation's slot, and write what all plain operations have. */
 BATONI_ALWAYS_INLINE void
 fill_plainly(struct batoni_trace *trace, const struct batoni_op *op,
              struct batoni_traced *traced, uint64_t now, enum baton_request_state state,
@@ -117,7 +119,7 @@ fill_plainly(struct batoni_trace *trace, const struct batoni_op *op,
 	slot->user_data = op->user_data;
 	slot->module = trace->module.number;
 	slot->offset = (uintptr_t)site - trace->module.base;
-	/* What the next one writes. */
+	/* The lines that the next operation writes. */
 	__builtin_prefetch(slot + 1, 1);
 	__builtin_prefetch((char *)(slot + 1) + 64, 1);
 	atomic_store_explicit(&traced->serial, found->serial, memory_order_relaxed);
@@ -126,13 +128,13 @@ fill_plainly(struct batoni_trace *trace, const struct batoni_op *op,
 	found->counter->called++;
 }
 
-/* A message that its call issues, and that names peer and tag, as most.  False: it is another case, and nothing
- * was written. */
+/* Begin a message that its call issues, and that names peer and tag, as most do.  False: it is not so simple, and
+ * nothing was written. */
 static inline bool
 begin_plainly(struct batoni_trace *trace, const struct batoni_op *op,
               struct batoni_traced *traced, uint64_t now, const void *site)
 {
-	/* Two loads: the call has just stored them one by one. */
+	/* Two loads, since the call has just stored them one by one (store forwarding). */
 	const int peer = batoni_get(op->transfer.peer);
 	const int tag = batoni_get(op->transfer.tag);
 	struct found found;
@@ -149,7 +151,7 @@ begin_plainly(struct batoni_trace *trace, const struct batoni_op *op,
 	return true;
 }
 
-/* A message that has ended within its call or another one's.  False as above. */
+/* End a message within its call or another operation's.  False as above. */
 static inline bool
 end_plainly(struct batoni_trace *trace, const struct batoni_op *op,
             struct batoni_traced *traced)
@@ -176,7 +178,7 @@ end_plainly(struct batoni_trace *trace, const struct batoni_op *op,
 
 /* ---- the call ---- */
 
-/* It has its slot when it has ended, or is handed. */
+/* The operation gets its slot when it ends, or is handed. */
 BATONI_ALWAYS_INLINE void
 begin_later(struct batoni_traced *traced, bool direct, uint64_t now, const void *site)
 {
@@ -189,7 +191,7 @@ begin_later(struct batoni_traced *traced, bool direct, uint64_t now, const void 
 	atomic_store_explicit(&traced->serial, 0, memory_order_relaxed);
 }
 
-/* Any other. */
+/* Begin any other operation. */
 static __attribute__((noinline)) void
 begin(const struct batoni_op *op, bool direct, uint64_t now, const void *site)
 {
@@ -237,7 +239,7 @@ begun(void *context, const struct batoni_op *op, unsigned state, const void *sit
 
 /* ---- the end ---- */
 
-/* What ends without a completion: a group, or a member of a void one. */
+/* The status.  A group, or a member of a void one, ends without a completion. */
 static int
 status_of(const struct batoni_op *op)
 {
@@ -250,7 +252,7 @@ status_of(const struct batoni_op *op)
 	               : BATON_ERR_CANCELED;
 }
 
-/* A receive from any rank, or of any tag, has met a message of this one. */
+/* A receive from any rank, or of any tag, has met a message: count it for that message's rank and tag. */
 static void
 count_moved(struct batoni_trace *trace, const struct batoni_op *op,
             struct batoni_traced *traced)
@@ -277,7 +279,7 @@ count_ended(struct batoni_trace *trace, const struct batoni_op *op,
 	traced->counter->bytes += op->transfer.done_bytes;
 }
 
-/* A receive from any rank, or of any tag, may know better now. */
+/* A receive from any rank, or of any tag, may know by now what it has met. */
 static inline void
 name_met(const struct batoni_op *op, struct baton_trace_operation *slot)
 {
@@ -287,7 +289,7 @@ name_met(const struct batoni_op *op, struct baton_trace_operation *slot)
 	slot->tag = batoni_get(op->transfer.tag);
 }
 
-/* Its stream says no more. */
+/* The function has ended, so its stream's thread writes nothing more. */
 static void
 end_function(const struct batoni_trace *trace, const struct batoni_op *op,
              struct baton_trace_operation *slot_or_null)
@@ -323,7 +325,7 @@ note_end(struct batoni_trace *trace, const struct batoni_op *op,
 	}
 	if (unlikely(batoni_kind_of(op)->runs))
 		end_function(trace, op, slot);
-	leave_call(traced);
+	end_of_call(traced);
 	if (unlikely(status != BATON_OK))
 		batoni_trace_file_note_fault(trace, op->comm);
 	if (unlikely(now - trace->read > trace->every))
@@ -344,7 +346,7 @@ note_move(struct baton_trace_operation *slot, const struct batoni_op *op,
 		slot->armed = stamp_now();
 		if (op->flags & BATONI_FLAG_STREAM_ISSUED)
 			break;
-		/* A receive from any rank, which its call did not issue. */
+		/* Its call did not issue it after all: a receive from any rank, or of any tag. */
 		slot->issued = 0;
 		slot->state = BATON_STATE_ARMED;
 		break;
@@ -377,11 +379,11 @@ note(struct batoni_trace *trace, const struct batoni_op *op,
 	slot = batoni_trace_slot_of(trace, traced);
 	if (slot)
 		note_move(slot, op, state);
-	leave_call(traced);
+	end_of_call(traced);
 	return BATON_OK;
 }
 
-/* What the one-sided layer carries out, and has ended within its call: all of its life at once. */
+/* Write all the life of an operation of the one-sided layer that has ended within its call. */
 static __attribute__((noinline)) enum baton_status
 tell_plainly(struct batoni_trace *trace, const struct batoni_op *op,
              struct batoni_traced *traced)
@@ -435,7 +437,7 @@ moved(void *context, const struct batoni_op *op, unsigned state)
 	               : note(trace, op, traced, state);
 }
 
-/* What its call has issued is on its way. */
+/* The call has issued the operation, which goes on. */
 static __attribute__((noinline)) void
 keep(struct batoni_trace *trace, const struct batoni_op *op,
      struct batoni_traced *traced)
@@ -450,10 +452,10 @@ keep(struct batoni_trace *trace, const struct batoni_op *op,
 		note_issued(slot, traced->enqueued);
 	if (slot && batoni_op_list(op))
 		slot->flags |= BATON_TRACE_TENSORS;
-	leave_call(traced);
+	end_of_call(traced);
 }
 
-/* To the inbox; or by the call that has issued it. */
+/* The call has handed the operation to the inbox, or has issued it. */
 static void
 handed(struct batoni_trace *trace, const struct batoni_op *op)
 {
@@ -496,7 +498,7 @@ note_event(const struct batoni_op *op, enum batoni_event what)
 		note_lent(trace, op);
 		break;
 	case BATONI_EVENT_UNDONE:
-		leave_call(batoni_traced_of(op));
+		end_of_call(batoni_traced_of(op));
 		break;
 	case BATONI_EVENT_FOUND:
 		batoni_trace_find(trace, op);
@@ -511,10 +513,10 @@ static void
 event(void *context, const struct batoni_op *op, enum batoni_event what)
 {
 	(void)context;
-	/* A message that its call has issued, and that goes on.  (Others may be no operation of the pool: LOCAL.) */
+	/* A plain message that its call has issued goes on.  (Other operations may not be the pool's: LOCAL.) */
 	if (likely(what == BATONI_EVENT_HANDED && op->state == BATONI_ISSUED &&
 	           batoni_traced_of(op)->plain && !batoni_op_list(op)))
-		leave_call(batoni_traced_of(op));
+		end_of_call(batoni_traced_of(op));
 	else
 		note_event(op, what);
 }

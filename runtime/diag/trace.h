@@ -7,19 +7,19 @@
 
 struct baton_comm;
 
-/* Make comm->trace, if BATON_TRACE asks for one.  Rank, size and setup of the communicator are known, with its number for
- * traces (opening.h). */
+/* Make comm->trace, if BATON_TRACE asks for one.  Rank, size and setup of the communicator are known, and so is its
+ * number for traces (opening.h). */
 void batoni_trace_make(struct baton_comm *comm);
-/* The communicator does not come to be, nor does its file. */
+/* The creation has failed: remove the file. */
 void batoni_trace_discard(struct baton_comm *comm);
-/* What keeps the trace from now on; NULL: nobody does.  The communicator's transport is known. */
+/* The observer that writes the trace from now on; NULL: there is no trace.  The communicator's transport is known. */
 const struct batoni_observer *batoni_trace_observer(struct baton_comm *comm);
-/* All its paths are known. */
+/* Write the communicator's paths, which are all known by now. */
 void batoni_trace_paths(struct baton_comm *comm);
 /* The file's path; NULL: it keeps none. */
 const char *batoni_trace_path(const struct baton_comm *comm);
-/* All ranks have entered something together before any has left it; this one at these ticks.  Both NULL
- * trace and comm are fine. */
+/* In something that all ranks do together each has entered before any has left; this rank did both at these ticks.
+ * Without a trace, and for a NULL comm, this does nothing. */
 void batoni_trace_round(struct baton_comm *comm, uint64_t enter, uint64_t leave);
 /* A destroy of the communicator begins; this may be repeated. */
 void batoni_trace_leaves(struct baton_comm *comm);

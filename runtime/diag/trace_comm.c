@@ -86,7 +86,7 @@ batoni_trace_close(struct baton_comm *comm, bool together)
 
 	if (!trace)
 		return;
-	/* A stamp of before would make the bound wrong. */
+	/* An older stamp would make the bound of the clocks wrong. */
 	batoni_ticks_pass();
 	if (together)
 		batoni_trace_round(comm, trace->leaves, batoni_ticks());

@@ -2,14 +2,14 @@
 /*
  * The file of a trace: made, mapped, and closed (the format is baton_trace.h).
  *
- * All of its blocks are taken when it is made, and its pages are mapped: a full file system refuses the trace
+ * Making the file allocates all of its blocks, and maps its pages: so a full file system refuses the trace
  * then, and does not kill the program later (SIGBUS; a process that shortens the file still does: the kernel seals
  * memfds alone, which have no name in a folder), and no operation pays for a page fault.  That takes
- * milliseconds, or more on a busy node.  So it is made before the ranks' last exchange within the creation
- * (creation.c): behind that, peers may be in their operations, whose deadlines run.
+ * milliseconds, or more on a busy node.  So the file is made before the ranks' last exchange within the creation
+ * (creation.c): after that, peers may be in their operations, whose deadlines run.
  *
- * What is in the file is the kernel's, so it stays however the process ends: nothing has to be caught
- * or written then.  A child of fork() does not have the mapping.
+ * The kernel has what was written to the mapping, so it stays however the process ends: no signal has to be caught,
+ * and nothing written then.  A child of fork() does not have the mapping.
  *
  * Threads: the one that creates the communicator, and the one that destroys it.
  */
@@ -107,7 +107,7 @@ read_line(const char *path, char *text, size_t size)
 	fclose(file);
 }
 
-/* Field 22 of its line.  The second one, a name in parentheses, may have blanks. */
+/* Field 22 of /proc/self/stat.  The second field, a name in parentheses, may have blanks. */
 static uint64_t
 find_process_start(void)
 {
@@ -129,7 +129,7 @@ find_number(const struct baton_comm *comm)
 {
 	uint64_t number = comm->setup.trace_id;
 
-	/* A test has made its transport. */
+	/* A communicator that a test made over its own transport has no number. */
 	if (!number && getrandom(&number, sizeof(number), 0) < 0)
 		number = 1;
 	return number;
@@ -217,7 +217,7 @@ batoni_trace_file_read_clocks(struct batoni_trace *trace)
 	struct baton_trace_header *header = trace->header;
 	struct baton_trace_reading now = read_clocks();
 
-	/* A sequence lock, which a reader in another process finds odd at most for good. */
+	/* A sequence lock.  If this process ends within it, readers find the number odd for good. */
 	__atomic_store_n(&header->latest_number, header->latest_number | 1,
 	                 __ATOMIC_RELAXED);
 	batoni_fence(memory_order_release);
@@ -261,7 +261,7 @@ find_tables(struct batoni_trace *trace)
 	trace->counters = (void *)(base + header->counters.offset);
 	trace->modules = (void *)(base + header->modules.offset);
 	trace->rounds = (void *)(base + header->rounds.offset);
-	/* Of no kind: nothing is taken for it. */
+	/* This counter has no kind yet, so no operation is taken for one of it. */
 	for (unsigned i = 0; i < BATONI_TRACE_RECENT; i++)
 		trace->recent[i] = trace->counters;
 }
@@ -280,8 +280,8 @@ complain_of_file(const struct baton_comm *comm, const char *path,
 				   : "");
 }
 
-/* 0, or an error.  A file that is longer than this process may make would end it (SIGXFSZ); a timer of the
- * program may interrupt. */
+/* Allocate the blocks; 0, or an error.  A file longer than this process may make would kill it (SIGXFSZ); a timer
+ * of the program may interrupt the call. */
 static int
 take_blocks(int fd, uint64_t bytes)
 {
@@ -297,7 +297,7 @@ take_blocks(int fd, uint64_t bytes)
 	return error;
 }
 
-/* The file, of so many bytes, all of which it has; -1: the log says why not. */
+/* Make the file, with all of its bytes allocated; -1: the log says why not. */
 static int
 make_file(const struct baton_comm *comm, const char *path, uint64_t bytes)
 {

@@ -3,9 +3,9 @@
  * The table of modules of a trace: the executable and libraries that calls came from, so that an address
  * means something when the process is gone.
  *
- * An entry does not change once `modules_known` counts it, so looking one up takes no lock; adding one does.
- * A module is added when the first call from it comes.  A module that was unloaded, and whose addresses
- * another one got, is taken for the first.
+ * An entry does not change once `modules_known` counts it, so a search takes no lock; adding an entry does.
+ * The first call from a module adds it.  If a module was unloaded and another one has got its addresses,
+ * calls from the second are taken for calls from the first.
  */
 #include "trace_file.h"
 
@@ -17,7 +17,7 @@
 
 #define PAGE_BITS 12
 
-/* What dl_iterate_phdr looks for, and has found. */
+/* The address to find the module of, and the module that was found. */
 struct search {
 	uint64_t address;
 	struct baton_trace_module *module; /* filled in */
@@ -85,7 +85,7 @@ name_module(struct baton_trace_module *module, const char *name)
 }
 
 static int
-look_at_module(struct dl_phdr_info *info, size_t size, void *context)
+examine_module(struct dl_phdr_info *info, size_t size, void *context)
 {
 	struct search *search = context;
 	struct baton_trace_module *module = search->module;
@@ -131,7 +131,7 @@ add_module(struct batoni_trace *trace, uint64_t address)
 	pthread_mutex_lock(&trace->modules_lock);
 	found = find_module(trace, address, 0, header->modules_known);
 	if (!found && header->modules_known < BATONI_TRACE_MODULES &&
-	    dl_iterate_phdr(look_at_module, &search)) {
+	    dl_iterate_phdr(examine_module, &search)) {
 		trace->modules[header->modules_known] = module;
 		__atomic_store_n(&header->modules_known, header->modules_known + 1,
 		                 __ATOMIC_RELEASE);

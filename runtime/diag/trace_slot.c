@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Slots of the ring, and counters, for what is no message that its call issues (trace.c has those).
+ * Slots of the ring, and counters, for all operations but messages that their calls issue (trace.c has those).
  *
- * The ring has one writer, the driver: so it may look whether a slot is an operation's still, and then write.
+ * The ring has one writer, the driver: so the driver may check whether a slot still has its operation, and then write.
  * An enqueuer that hands an operation to another driver reserves its serials, and writes what the call said
- * to the operation's entry in the table `handed`, which is its own until then.  The driver writes the slot
+ * to the operation's entry in the table `handed`, which is the enqueuer's until then.  The driver writes the slot
  * anew from the operation, and frees the entry.
  *
- * A thread of a stream says that a function has begun, and it may be faster than both: it writes the stamp
- * to that entry, too (`ran`), which stays until the function ends.
+ * The thread of a stream notes that a function has begun, and may be faster than enqueuer and driver: it writes the
+ * stamp to that entry too (`ran`), so the entry stays until the function ends.
  *
- * Groups and launches of plans are parents, and are in the ring as soon as one of their operations is.
- * That may be while their thread still adds to them, so both may want to reserve the
- * parent's serial: the one that sets `serial` first has reserved it.  The driver alone gives it its slot.
+ * Groups and launches of plans are parents, and enter the ring as soon as one of their operations does.
+ * Their thread may still be adding to them, so it and the driver may both want to reserve the
+ * parent's serial: the one that sets `serial` first has reserved it.  The driver alone gives the parent its slot.
  *
- * Counters are the driver's: a table hashed by kind, peer, tag or signal, and context.  They are counted with
- * the slot.  A message that a probe finds counts as a receive that is called, since it is one's match from then on.  So
- * its receive, which takes its counter over, does not count as called.
+ * Counters are the driver's: a table hashed by kind, peer, tag or signal, and context.  An operation is counted when it
+ * gets its slot.  A message that a probe finds counts as a receive that is called, since it is matched from then on.
+ * So its receive, which takes its counter over, does not count as called.
  */
 #include "trace_slot.h"
 
@@ -35,7 +35,7 @@ hash(uint64_t key)
 	return (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32);
 }
 
-/* The last entry takes what does not fit. */
+/* The table is full here: the last entry counts all operations that find no other. */
 static struct baton_trace_counter *
 find_full(struct batoni_trace *trace)
 {
@@ -60,7 +60,7 @@ find_counter(struct batoni_trace *trace, unsigned kind, int peer, int tag,
 	struct baton_trace_counter *counter;
 
 	for (unsigned tries = 0; tries < 64; tries++, at++) {
-		/* All but the last entry. */
+		/* The last entry is find_full's. */
 		counter = &trace->counters[at % (BATONI_TRACE_COUNTERS - 1)];
 		if (counter->used &&
 		    batoni_trace_counts(counter, kind, peer, tag, context))
@@ -98,8 +98,8 @@ batoni_trace_count_message(struct batoni_trace *trace, const struct batoni_op *o
 	traced->counter->called++;
 }
 
-/* A receive of a message that a probe has found, which was counted then; unless a receive of it has ended before
- * without it. */
+/* Count a receive of a message that a probe has found.  The message was counted then; if an earlier receive of it has
+ * ended without it, and taken its counter, this one is counted anew. */
 static void
 count_claimed(struct batoni_trace *trace, const struct batoni_op *op,
               struct batoni_traced *traced)
@@ -114,7 +114,7 @@ count_claimed(struct batoni_trace *trace, const struct batoni_op *op,
 	claim->counter = NULL;
 }
 
-/* n: of units that find_units has found. */
+/* n: the number of units that find_units has found. */
 static void
 count_units(struct batoni_trace *trace, const struct batoni_op *op,
             struct batoni_traced *traced, const struct batoni_units *units,
@@ -140,7 +140,7 @@ count_units(struct batoni_trace *trace, const struct batoni_op *op,
 
 /* ---- call sites ---- */
 
-/* It becomes trace->module, unless it is in none. */
+/* Write the call site; its module, if it is in one, becomes trace->module. */
 static void
 name_site(struct batoni_trace *trace, const void *site,
           struct baton_trace_operation *slot)
@@ -187,7 +187,7 @@ name_units(struct baton_trace_operation *slot, const struct batoni_units *units)
 
 /* ---- slots ---- */
 
-/* n serials that follow each other.  Any thread. */
+/* Take n consecutive serials, and return the first.  Any thread. */
 static uint64_t
 take_serials(struct batoni_trace *trace, uint64_t n)
 {
@@ -195,7 +195,7 @@ take_serials(struct batoni_trace *trace, uint64_t n)
 	       1;
 }
 
-/* The driver, which takes several at once. */
+/* Take one serial.  The driver, which takes several at once. */
 static uint64_t
 take_serial(struct batoni_trace *trace)
 {
@@ -206,7 +206,8 @@ take_serial(struct batoni_trace *trace)
 	return trace->next++;
 }
 
-/* What it has taken is left if others have taken half a ring since: it would soon be overwritten. */
+/* The driver drops the serials that it has taken if other threads have taken half a ring since: their slots would
+ * soon be overwritten. */
 static void
 note_serial(struct batoni_trace *trace, uint64_t serial)
 {
@@ -214,7 +215,7 @@ note_serial(struct batoni_trace *trace, uint64_t serial)
 		trace->next = trace->taken;
 }
 
-/* NULL: a later operation has it. */
+/* Open the slot of this serial.  NULL: a later operation has it. */
 static struct baton_trace_operation *
 open_ring(struct batoni_trace *trace, uint64_t serial)
 {
@@ -226,7 +227,7 @@ open_ring(struct batoni_trace *trace, uint64_t serial)
 	return slot;
 }
 
-/* What every operation has, but its call site. */
+/* Write what every operation has, but its call site. */
 static void
 fill_slot(struct baton_trace_operation *slot, const struct batoni_op *op,
           const struct batoni_traced *traced)
@@ -255,7 +256,7 @@ fill_slot(struct baton_trace_operation *slot, const struct batoni_op *op,
 	                          : 0;
 }
 
-/* Behind the operation's own serial. */
+/* Fill the slots of further units, whose serials follow the operation's own. */
 static void
 add_terms(struct batoni_trace *trace, const struct batoni_op *op,
           const struct batoni_traced *traced, uint64_t serial,
@@ -279,7 +280,7 @@ add_terms(struct batoni_trace *trace, const struct batoni_op *op,
 
 /* ---- parents ---- */
 
-/* Any thread. */
+/* The parent's serial, reserved by this call if it has none yet.  Any thread. */
 static uint64_t
 reserve_parent(struct batoni_trace *trace, const struct batoni_op *parent)
 {
@@ -294,7 +295,7 @@ reserve_parent(struct batoni_trace *trace, const struct batoni_op *parent)
 	               : serial;
 }
 
-/* What its thread still adds to is not looked at. */
+/* Write what does not change while the parent's thread still adds operations. */
 static void
 fill_parent(struct baton_trace_operation *slot, const struct batoni_op *parent,
             const struct batoni_traced *traced)
@@ -306,7 +307,7 @@ fill_parent(struct baton_trace_operation *slot, const struct batoni_op *parent,
 	slot->user_data = batoni_kind_of(parent)->launch ? parent->user_data : 0;
 }
 
-/* The driver. */
+/* Give the parent its slot, if it has none, and return its serial.  The driver. */
 static uint64_t
 place_parent(struct batoni_trace *trace, const struct batoni_op *parent)
 {
@@ -327,7 +328,7 @@ place_parent(struct batoni_trace *trace, const struct batoni_op *parent)
 	return serial;
 }
 
-/* Its group, or its launch. */
+/* Write the serial of the operation's group, or of its launch. */
 static void
 name_parent(struct batoni_trace *trace, const struct batoni_op *op,
             struct baton_trace_operation *slot,
@@ -360,7 +361,7 @@ mark_terms(struct baton_trace_operation *slot, const struct batoni_units units[]
 		slot->flags |= BATON_TRACE_TERMS_CUT;
 }
 
-/* What its enqueuer would have written, had it handed it: all but when it began to run. */
+/* Write the entry of a function that was not handed, as its enqueuer would have: all but when it began to run. */
 static void
 copy_function(const struct batoni_trace *trace, const struct batoni_op *op,
               struct baton_trace_operation *entry)
@@ -376,7 +377,8 @@ copy_function(const struct batoni_trace *trace, const struct batoni_op *op,
 	batoni_trace_close_slot(entry, slot->serial);
 }
 
-/* The entry was its enqueuer's; of a function it is its stream's, too, until it ends. */
+/* The driver has the operation now, and frees its entry.  A function's entry stays until the function ends, since its
+ * stream's thread writes there. */
 static void
 take_over(struct batoni_trace *trace, const struct batoni_op *op)
 {
@@ -458,7 +460,7 @@ batoni_trace_stage(struct batoni_trace *trace, const struct batoni_op *op,
 		mark_terms(entry, units, n);
 	}
 	entry->module = batoni_trace_module(trace, traced->site, &entry->offset);
-	/* A function's was cleared by its call, and its stream may have written it since. */
+	/* A function's call has cleared `ran`, and its stream's thread may have written it since. */
 	if (!batoni_kind_of(op)->runs)
 		entry->ran = 0;
 	batoni_trace_close_slot(entry, serial);
@@ -499,7 +501,7 @@ batoni_trace_spend(struct batoni_trace *trace, const struct batoni_op *claim)
 	struct batoni_traced *traced = batoni_traced_of(claim);
 	struct baton_trace_operation *slot = batoni_trace_slot_of(trace, traced);
 
-	/* It is discarded, and no receive of it counts that. */
+	/* The message is discarded, and there is no receive to count that. */
 	if (traced->counter)
 		traced->counter->failed++;
 	if (!slot)

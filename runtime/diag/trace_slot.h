@@ -11,20 +11,20 @@
 
 /* ---- trace_slot.c ---- */
 
-/* Give the operation its slot of the ring, and count it; once.  ended: it does so now.  The driver. */
+/* Give the operation its slot of the ring, and count it; once.  ended: the operation ends now.  The driver. */
 void batoni_trace_place(struct batoni_trace *trace, const struct batoni_op *op,
                         struct batoni_traced *traced, bool ended);
-/* A group or launch, which an operation of it has given its slot, moves: its entry of `handed`, if its enqueuer has
- * written one since, is not needed.  The driver. */
+/* A group or launch moves that has got its slot already, with one of its operations: free its entry of `handed`, if
+ * its enqueuer has written one since.  The driver. */
 void batoni_trace_adopt(struct batoni_trace *trace, const struct batoni_op *parent);
-/* Write down what the driver has not seen yet.  The enqueuer, before it hands it over. */
+/* Write the entry of an operation that the driver has not seen yet.  The enqueuer, before it hands it over. */
 void batoni_trace_stage(struct batoni_trace *trace, const struct batoni_op *op,
                         struct batoni_traced *traced);
-/* A probe tells the program of a message: it gets a slot, and counts as a receive that is called.  And it is
- * received, or discarded.  The driver. */
+/* A probe tells the program of a message, which gets a slot, and counts as a receive that is called.  spend: the
+ * message is received, or discarded.  The driver. */
 void batoni_trace_find(struct batoni_trace *trace, const struct batoni_op *claim);
 void batoni_trace_spend(struct batoni_trace *trace, const struct batoni_op *claim);
-/* The counter; it is made if there is none.  The driver. */
+/* Find the counter, or make it.  The driver. */
 struct baton_trace_counter *
 batoni_trace_counter(struct batoni_trace *trace, unsigned kind, int peer, int tag,
                      int context);
@@ -61,7 +61,7 @@ batoni_trace_slot_of(const struct batoni_trace *trace,
 	return likely(slot->serial == serial) ? slot : NULL;
 }
 
-/* From here on a reader finds the slot to be nobody's. */
+/* From here on readers take the slot for empty. */
 static inline void
 batoni_trace_open_slot(struct baton_trace_operation *slot)
 {
@@ -80,7 +80,7 @@ batoni_trace_close_slot(struct baton_trace_operation *slot, uint64_t serial)
 static inline unsigned
 batoni_trace_flags(const struct batoni_op *op, bool direct)
 {
-	/* Its stream may come to it, and the driver note that, before its enqueuer has handed it. */
+	/* The stream may reach the operation, and the driver note that, while its enqueuer still hands it. */
 	const unsigned said = batoni_get(op->flags);
 	unsigned flags = direct ? BATON_TRACE_DIRECT : 0;
 
@@ -95,8 +95,8 @@ batoni_trace_flags(const struct batoni_op *op, bool direct)
 	return flags;
 }
 
-/* All but the serial, the call site, and what names its other side.  at: when it was armed and issued; 0: it was
- * not. */
+/* Write all but the serial, the call site, and what names the other side.  at: when the operation was armed and
+ * issued; 0: it was not. */
 static inline void
 batoni_trace_fill(struct baton_trace_operation *slot, const struct batoni_op *op,
                   uint64_t enqueued, uint64_t at, enum baton_request_state state,
