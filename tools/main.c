@@ -196,6 +196,31 @@ tool_print_json(const json_t *tree)
 	putchar('\n');
 }
 
+/* A descriptor of 0 to 2 that is closed would be that of a file, memory or socket which Baton or MPI opens, and the
+ * report would go there.  Nothing can be written to the one that stands for standard output. */
+static void
+fill_descriptors(void)
+{
+	for (int i = 0; i <= 2; i++) {
+		if (fcntl(i, F_GETFD) < 0)
+			(void)!open("/dev/null", i == 2 ? O_WRONLY : O_RDONLY);
+	}
+}
+
+/* At the end of the process, also behind --help.  A command that flushes by itself has lost what it could not
+ * write. */
+static void
+check_report(void)
+{
+	if (fflush(stdout) != 0)
+		perror("baton: writing the report");
+	else if (ferror(stdout))
+		fprintf(stderr, "baton: the report could not be written\n");
+	else
+		return;
+	_exit(TOOL_BROKEN);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -204,21 +229,12 @@ main(int argc, char **argv)
 	                          .doc = doc};
 	struct choice choice = {0};
 	char name[64];
-	int status;
 
+	fill_descriptors();
+	atexit(check_report);
 	argp_program_version_hook = print_version;
 	tool_argp(&argp, argc, argv, ARGP_IN_ORDER, &choice);
 	snprintf(name, sizeof(name), "baton %s", choice.command->name);
 	choice.argv[0] = name;
-	status = choice.command->run(choice.argc, choice.argv);
-	if (fflush(stdout) != 0) {
-		perror("baton: writing the report");
-		return TOOL_BROKEN;
-	}
-	/* A command that flushes by itself has lost what it could not write. */
-	if (ferror(stdout)) {
-		fprintf(stderr, "baton: the report could not be written\n");
-		return TOOL_BROKEN;
-	}
-	return status;
+	return choice.command->run(choice.argc, choice.argv);
 }

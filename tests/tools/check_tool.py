@@ -285,10 +285,14 @@ def check_arguments(tool):
         require(out.startswith('Usage: baton') and err == '', out)
     out, _ = tool.run('--version')
     require(out.startswith('baton 0.'), out)
-    with open('/dev/full', 'w', encoding='utf-8') as full:
-        done = subprocess.run([tool.baton, 'info'], stdout=full, stderr=subprocess.PIPE, text=True,
-                              check=False)
-    require(done.returncode == 2 and 'the report could not be written' in done.stderr, done)
+    # Where nothing can be written the status says so, also of the help; and a closed standard output is not the
+    # descriptor of something else.
+    for arguments in (('info',), ('info', '--json'), ('--help',), ('perf', '--help'), ('--version',)):
+        for to in ('>/dev/full', '>&-'):
+            done = subprocess.run(['sh', '-c', f'exec "$0" "$@" {to}', tool.baton, *arguments], text=True,
+                                  stderr=subprocess.PIPE, check=False)
+            require(done.returncode == 2 and 'baton: ' in done.stderr and 'report' in done.stderr,
+                    f'{arguments} {to}: {done}')
 
 
 def check_quiet(tool):
