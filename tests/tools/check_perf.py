@@ -205,6 +205,19 @@ def check_differ(tool):
     require('baton perf: rank 1: BATON_PUTS is "foo"; it takes auto, engine' in err, err)
 
 
+def check_killed(tool):
+    """Of two ranks one is killed between two rows: the other one ends, and its status says that."""
+    for victim in (0, 1):
+        processes = tool.start_pair(('perf', 'latency', '-t', '0.2', '-f', '2', '-b', '1', '-e', '1M'))
+        while processes[0].stdout.readline().startswith('#'):
+            pass
+        processes[victim].kill()
+        outputs = [process.communicate() for process in processes]
+        print(victim, outputs)
+        require(processes[1 - victim].returncode == 2, processes[1 - victim].returncode)
+        require(victim == 0 or 'baton perf: ranks are missing: ' in outputs[0][1], outputs)
+
+
 def check_plot(tool):
     with tempfile.TemporaryDirectory() as scratch:
         file = pathlib.Path(scratch) / "it's.svg"

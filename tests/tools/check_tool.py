@@ -64,34 +64,38 @@ class Tool:
         self.code = None  # the exit status of the last run
         self.ranks = 1 if world == 'alone' else 2
 
-    def run_pair(self, arguments, environment, others, others_changes):
-        """Two processes without MPI; the last is rank 0's, whose output is returned.  others: of rank 1."""
+    def start_pair(self, arguments, environment=os.environ, others=None, others_changes=None):
+        """Two processes without MPI, by rank.  others, others_changes: of rank 1."""
         with socket.socket() as free:
             free.bind(('127.0.0.1', 0))
             port = free.getsockname()[1]
         processes = []
-        for rank in (1, 0):
+        for rank in (0, 1):
             mine = dict(environment, RANK=str(rank), WORLD_SIZE='2', LOCAL_RANK=str(rank),
                         MASTER_ADDR='127.0.0.1', BATON_PORT=str(port),
                         BATON_SECRET='sixteen_letters_or_more')
             if rank == 1:
-                mine.update(others_changes)
-            processes.append(subprocess.Popen([self.baton, *(others if rank == 1 else arguments)],
-                                              env=mine, text=True,
+                mine.update(others_changes or {})
+                arguments = others or arguments
+            processes.append(subprocess.Popen([self.baton, *arguments], env=mine, text=True,
                                               stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        return processes
+
+    def run_pair(self, *arguments):
+        """Exit status and output of rank 0."""
+        processes = self.start_pair(*arguments)
         outputs = [process.communicate() for process in processes]
-        require(outputs[0][0] == '', f'rank 1 prints: {outputs[0][0]}')
-        require(processes[0].returncode == 0, f'rank 1 ends with {processes[0].returncode}: '
-                                              f'{outputs[0][1]}')
-        return processes[1].returncode, *outputs[1]
+        require(outputs[1][0] == '', f'rank 1 prints: {outputs[1][0]}')
+        require(processes[1].returncode == 0, f'rank 1 ends with {processes[1].returncode}: '
+                                              f'{outputs[1][1]}')
+        return processes[0].returncode, *outputs[0]
 
     def run(self, *arguments, status=0, before=None, others=None, others_changes=None, **changes):
         """The standard output and error of the command.  status: what is allowed, or a tuple of these.  others: the
         arguments of rank 1, in the world near, and what its environment has beside."""
         environment = {**os.environ, **changes}
         if self.world == 'near':
-            code, out, err = self.run_pair(arguments, environment, others or arguments,
-                                           others_changes or {})
+            code, out, err = self.run_pair(arguments, environment, others, others_changes)
         else:
             done = subprocess.run([*self.launcher, self.baton, *arguments], env=environment,
                                   text=True, capture_output=True, check=False,

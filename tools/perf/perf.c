@@ -295,7 +295,8 @@ close_rank(struct perf_rank *rank)
 		baton_stream_destroy(rank->end.comm, rank->end.stream);
 }
 
-/* Collective: this rank's part of all.  The exit status, which is 0 on all ranks but 0. */
+/* Collective: this rank's part of all.  The exit status, which is 0 on all ranks but 0, unless rank 0's word does not
+ * come any more. */
 static int
 run_rank(struct job *job, const struct perf_options *options, bool threads)
 {
@@ -324,7 +325,7 @@ run_rank(struct job *job, const struct perf_options *options, bool threads)
 	if (report.tree)
 		finish_report(&rank, &report);
 	json_decref(report.tree);
-	return report.bad ? TOOL_BROKEN : 0;
+	return report.bad || *job->why_alone ? TOOL_BROKEN : 0;
 }
 
 /* ---- ranks that are threads ---- */
