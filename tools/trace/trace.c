@@ -60,10 +60,10 @@ milliseconds(const char *name, const char *text, struct argp_state *state)
 static uint64_t
 communicator(const char *text, struct argp_state *state)
 {
-	char *end;
-	uint64_t value = strtoull(text, &end, 16);
+	size_t digits = strspn(text, "0123456789abcdefABCDEF");
+	uint64_t value = digits <= 16 ? strtoull(text, NULL, 16) : 0;
 
-	if (end == text || *end != '\0' || value == 0)
+	if (text[digits] != '\0' || value == 0)
 		argp_error(state,
 		           "--run takes the hexadecimal number of a communicator, as it "
 		           "is in the files' names, not \"%s\"",
@@ -136,7 +136,7 @@ parse(int key, char *argument, struct argp_state *state)
 		if (arguments->hang && (arguments->perfetto || arguments->svg || arguments->html))
 			argp_error(state, "--hang says, and draws nothing: --perfetto, --svg "
 			                  "and --html are for a call without it");
-		if (arguments->to_ms > 0 && arguments->to_ms <= arguments->from_ms)
+		if (arguments->to_ms >= 0 && arguments->to_ms <= arguments->from_ms)
 			argp_error(state, "--to must be later than --from");
 		check_files(arguments, state);
 		return 0;
@@ -230,7 +230,7 @@ trace_main(int argc, char **argv)
 	                          .parser = parse,
 	                          .args_doc = "DIR",
 	                          .doc = doc};
-	struct arguments arguments = {0};
+	struct arguments arguments = {.to_ms = -1};
 	int status = TOOL_BROKEN;
 	struct trace trace;
 
