@@ -181,6 +181,8 @@ doctor_main(int argc, char **argv)
 			print_text(report);
 		json_decref(report);
 		json_decref(told);
+	} else if (job_is_cut_off(&job, "doctor")) {
+		status = TOOL_BROKEN;
 	}
 	fflush(stdout);
 	job_close(&job);

@@ -190,7 +190,8 @@ info_main(int argc, char **argv)
 	tool_parse(argc, argv, doc, &arguments);
 	job_open(&job);
 	ranks = job_gather(&job, rank_tree(&job));
-	status = ranks && !job.comm ? TOOL_BROKEN : 0;
+	status = (ranks && !job.comm) || job_is_cut_off(&job, "info") ? TOOL_BROKEN
+	                                                              : 0;
 	if (ranks) {
 		tree = json_pack("{so so so ss so}", "libraries", libraries(),
 		                 "devices", devices(), "ranks", ranks,

@@ -269,6 +269,11 @@ def check_refused(tool):
         require('/nowhere/libcuda.so' in rank['refused'], rank)
     out, _ = tool.run('info', status=2, **nowhere)
     require('refused: ' in out and 'BATON_STAGING_CHUNK ' in out, 'the text')
+    # A rank that no rank 0 hears says so itself.
+    if tool.world == 'alone':
+        for command in ('info', 'doctor'):
+            out, err = tool.run(command, status=2, RANK='5', WORLD_SIZE='2')
+            require(out == '' and f'baton {command}: rank 5 cannot report to rank 0: RANK is "5"' in err, err)
 
 
 def check_arguments(tool):
