@@ -257,13 +257,16 @@ static void
 number_trace(struct batoni_comm_setup *setup)
 {
 	const char *folder = batoni_config()->trace;
+	char within[BATONI_CONFIG_FILE_BYTES + 2];
 
 	setup->trace_parent = setup->trace_id;
 	setup->trace_id = 0;
 	setup->trace_error = 0;
 	if (!*folder)
 		return;
-	if (access(folder, W_OK | X_OK) != 0) {
+	/* A file is no folder, whatever may be done with it. */
+	snprintf(within, sizeof(within), "%s/.", folder);
+	if (access(within, W_OK | X_OK) != 0) {
 		setup->trace_error = errno;
 		return;
 	}

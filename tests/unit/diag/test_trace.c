@@ -1113,6 +1113,23 @@ START_TEST(a_folder_that_is_not_there_is_no_trace)
 }
 END_TEST
 
+/* Which its owner may write, and nobody may execute. */
+START_TEST(a_file_is_no_folder)
+{
+	char file[64], said[512] = "";
+	int log = memfd_create("log", 0);
+
+	snprintf(file, sizeof(file), "%s/file", folder);
+	close(open(file, O_WRONLY | O_CREAT, 0600));
+	setenv("BATON_TRACE", file, 1);
+	ck_assert_int_eq(dup2(log, STDERR_FILENO), STDERR_FILENO);
+	open_comms(1);
+	ck_assert_int_gt(pread(log, said, sizeof(said) - 1, 0), 0);
+	ck_assert_ptr_nonnull(strstr(said, "/file: Not a directory; 1 of 1 ranks"));
+	close_comms(1);
+}
+END_TEST
+
 /* It would end the process (SIGXFSZ). */
 START_TEST(a_limit_of_file_sizes_is_no_trace)
 {
@@ -1155,6 +1172,7 @@ main(void)
 		calls_issue_operations_themselves_as_without,
 		off_there_is_no_file_and_nothing_looks,
 		a_folder_that_is_not_there_is_no_trace,
+		a_file_is_no_folder,
 		a_limit_of_file_sizes_is_no_trace,
 	};
 
