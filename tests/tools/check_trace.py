@@ -467,11 +467,15 @@ def check_hostile(tool):
     waits = [t.operation(t.WAIT, 1, -1, enqueued=1, armed=1, flags=t.TERMS)]
     waits += [t.operation(0, i, 0, parent=1, signal=i, context=0, signals=2, flags=t.TERM)
               for i in (2, 3)]
+    claims = [t.operation(t.CLAIM, 1, 0, 5, enqueued=1, armed=1, issued=1),
+              t.operation(t.RECV, 2, 0, 5, enqueued=2, signals=1, flags=t.FOUND),
+              t.operation(t.RECV, 3, 0, 5, enqueued=3, armed=3, signals=1, flags=t.FOUND),
+              t.operation(t.RECV, 4, 0, 5, enqueued=4, armed=4, issued=4)]
     whole = [t.make(0, 2, first, counters=[t.counter(t.SEND, 1, 5, 10, 10)],
-                    rounds=[(1, 1, 2)]), t.make(1, 2, second + waits[:0]), t.make(1, 2, waits)]
+                    rounds=[(1, 1, 2)]), t.make(1, 2, second), t.make(1, 2, waits), t.make(1, 2, claims)]
     for turn in range(30):
         folder = Folder(tool)
-        for content in (whole[0], whole[1 + turn % 2]):
+        for content in (whole[0], whole[1 + turn % 3]):
             changed = bytearray(content)
             for _ in range(rng.randrange(12)):
                 # Most of what matters is in the header and at the beginnings of tables.
