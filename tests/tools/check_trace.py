@@ -419,6 +419,20 @@ def check_hang(tool):
     require(sorted((flow['s'], flow['f']) for flow in flows.values()) ==
             [(0.0, 0.043), (0.001, 0.023), (0.002, 0.033)], flows)
 
+    # A peer whose process is gone; and one of another node, of which nobody here knows.
+    lost = {'completed': 10**9, 'status': t.PEER}
+    boot = pathlib.Path('/proc/sys/kernel/random/boot_id').read_text(encoding='utf-8').strip()
+    for where, gone in ((boot, True), ('b-boot', False)):
+        folder = Folder(tool).add(t.make(0, 2, [t.operation(t.RECV, 1, 1, 3, **at(10), **lost)], boot=where))
+        folder.add(t.make(1, 2, [], boot=where, state=1, pid=1 << 23))
+        report = folder.report('--hang', status=1)
+        said = report['moments'][0]['reasons'][0]['sentence']
+        require(said == 'rank 0 waits in its receive of tag 3 from rank 1: rank 1 has sent tag 3 never' +
+                ('; the process of rank 1 has ended' if gone else ''), said)
+        require(('1 of 2 ranks have ended without destroying it: 1' in sentences(report)) == gone and
+                ('1 of 2 ranks have not destroyed it, and whether they still run' in sentences(report)) != gone,
+                report)
+
     # A rank of which nothing is known; and a function that does not return.
     folder = Folder(tool).add(t.make(0, 2, [t.operation(t.RECV, 1, 1, 0, **at(1)),
                                             t.operation(t.FUNCTION, 2, enqueued=2, armed=2, stream=3),

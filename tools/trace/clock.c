@@ -287,8 +287,9 @@ begin_at_zero(struct trace *trace)
 		struct change how = {.add = -base};
 
 		/* A process that runs here is on this node. */
-		rank->now = rank->alive ? clamp((double)now) + rank->offset_ns - base
-		                        : TRACE_NEVER;
+		rank->now = rank->life == TRACE_RUNS
+		                    ? clamp((double)now) + rank->offset_ns - base
+		                    : TRACE_NEVER;
 		if (rank->ops_count == 0) {
 			rank->first = rank->last = 0;
 			continue;

@@ -134,23 +134,30 @@ load(const char *path, size_t *size_p, const char **why_p)
 	return bytes;
 }
 
-/* A process of this node that still runs. */
+/* Written by a process of this node, since it was booted. */
 static bool
-is_alive(const struct baton_trace_header *header)
+is_of_here(const struct baton_trace_header *header)
 {
-	char path[64], text[1024] = "", *at;
-	unsigned long long start = 0;
-	FILE *file;
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+	char text[64] = "";
 
-	file = fopen("/proc/sys/kernel/random/boot_id", "r");
 	if (!file)
 		return false;
 	if (!fgets(text, sizeof(text), file))
 		text[0] = '\0';
 	fclose(file);
 	text[strcspn(text, "\n")] = '\0';
-	if (header->boot_id[0] == '\0' || strcmp(text, header->boot_id) != 0)
-		return false;
+	return header->boot_id[0] != '\0' && strcmp(text, header->boot_id) == 0;
+}
+
+/* A process of this node. */
+static bool
+is_running(const struct baton_trace_header *header)
+{
+	char path[64], text[1024] = "", *at;
+	unsigned long long start = 0;
+	FILE *file;
+
 	snprintf(path, sizeof(path), "/proc/%d/stat", header->pid);
 	file = fopen(path, "r");
 	if (!file)
@@ -165,6 +172,16 @@ is_alive(const struct baton_trace_header *header)
 	if (at)
 		start = strtoull(at, NULL, 10);
 	return start == header->process_start;
+}
+
+static enum trace_life
+find_life(const struct baton_trace_header *header)
+{
+	if (header->state != BATON_TRACE_OPEN)
+		return TRACE_DESTROYED;
+	if (!is_of_here(header))
+		return TRACE_ELSEWHERE;
+	return is_running(header) ? TRACE_RUNS : TRACE_GONE;
 }
 
 static void
@@ -199,8 +216,7 @@ read_file(struct trace *trace, const char *folder, const char *name)
 		            "%s: %zu operations are damaged, and left out", name,
 		            damaged);
 	}
-	rank->alive = rank->header.state == BATON_TRACE_OPEN &&
-	              is_alive(&rank->header);
+	rank->life = find_life(&rank->header);
 	trace->ranks_count++;
 }
 

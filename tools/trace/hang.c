@@ -234,7 +234,7 @@ head_report(const struct hang *h, const struct head *head)
 		(json_int_t)(row || op->kind == TRACE_CLAIM ? until_of(h, op) - since
 		                                            : 0),
 		"running",
-		op->of->alive, "site",
+		op->of->life == TRACE_RUNS, "site",
 		op->site, "waits_for_rank", head->wait.peer, "call_never_came",
 		head->wait.cause == TRACE_ABSENT, "why", head->wait.why);
 }

@@ -116,6 +116,18 @@ tell_of_circle(struct hang *h, json_t *reasons, size_t first)
 	add_reason(reasons, "circle", ranks, text);
 }
 
+/* It waits for a rank whose process is gone, and its own is not. */
+static bool
+waits_for_gone(const struct hang *h, const struct head *head)
+{
+	const struct trace_rank *own = head->op->of, *peer;
+
+	if (head->wait.peer < 0 || own->life == TRACE_GONE)
+		return false;
+	peer = h->trace->comms[own->comm].members[head->wait.peer];
+	return peer && peer->life == TRACE_GONE;
+}
+
 /* Heads of one rank that wait for one peer in one way: one reason. */
 struct end {
 	const struct head *head; /* the first */
@@ -123,7 +135,7 @@ struct end {
 };
 
 static void
-tell_of_end(json_t *reasons, const struct end *end)
+tell_of_end(const struct hang *h, json_t *reasons, const struct end *end)
 {
 	static const char *const kinds[] = {
 		[TRACE_BEHIND] = "behind",       [TRACE_LATE] = "late",
@@ -142,6 +154,10 @@ tell_of_end(json_t *reasons, const struct end *end)
 		                 ? "; and so %zu more of that tag"
 		                 : "; and so do %zu more of its operations",
 		         end->count - 1);
+	length = strlen(text);
+	if (waits_for_gone(h, head))
+		snprintf(text + length, sizeof(text) - length,
+		         "; the process of rank %d has ended", head->wait.peer);
 	json_array_append_new(ranks, json_integer(head->op->of->rank));
 	if (head->wait.peer >= 0 && head->wait.peer != head->op->of->rank)
 		json_array_append_new(ranks, json_integer(head->wait.peer));
@@ -186,10 +202,10 @@ tell_of_ends(const struct hang *h, json_t *reasons)
 	}
 	for (size_t i = 0; i < count; i++) {
 		if (ends[i].head->wait.cause != TRACE_UNDER_WAY)
-			tell_of_end(reasons, &ends[i]);
+			tell_of_end(h, reasons, &ends[i]);
 	}
 	for (size_t i = 0; json_array_size(reasons) == 0 && i < count; i++)
-		tell_of_end(under_way, &ends[i]);
+		tell_of_end(h, under_way, &ends[i]);
 	json_array_extend(reasons, under_way);
 	json_decref(under_way);
 }

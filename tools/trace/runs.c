@@ -257,9 +257,9 @@ tell_of_rank(struct trace *trace, const struct trace_rank *rank)
 		            header->counters.count);
 }
 
-/* Of those of a communicator whose process has ended or not: "0, 1, 2"; their number. */
+/* Ranks of a communicator by what is known of their processes: "0, 1, 2"; their number. */
 static int
-list_open(const struct trace_comm *comm, bool alive, char *text, size_t size)
+list_ranks(const struct trace_comm *comm, enum trace_life life, char *text, size_t size)
 {
 	int count = 0;
 
@@ -268,8 +268,7 @@ list_open(const struct trace_comm *comm, bool alive, char *text, size_t size)
 		const struct trace_rank *rank = comm->members[i];
 		size_t length = strlen(text);
 
-		if (!rank || rank->header.state != BATON_TRACE_OPEN ||
-		    rank->alive != alive)
+		if (!rank || rank->life != life)
 			continue;
 		count++;
 		if (length + 16 < size)
@@ -282,19 +281,24 @@ list_open(const struct trace_comm *comm, bool alive, char *text, size_t size)
 static void
 tell_of_ends(struct trace *trace, const struct trace_comm *comm)
 {
+	static const struct {
+		enum trace_life life;
+		const char *words;
+	} lives[] = {{TRACE_RUNS, "still run"},
+	             {TRACE_GONE, "have ended without destroying it"},
+	             {TRACE_ELSEWHERE,
+	              "have not destroyed it, and whether they still run only their "
+	              "own nodes know"}};
 	char text[256];
-	int count = list_open(comm, true, text, sizeof(text));
 
-	if (count > 0)
-		trace_check(trace,
-		            "communicator %016" PRIx64 ": %d of %d ranks still run: %s",
-		            comm->id, count, comm->size, text);
-	count = list_open(comm, false, text, sizeof(text));
-	if (count > 0)
-		trace_check(trace,
-		            "communicator %016" PRIx64 ": %d of %d ranks have ended "
-		            "without destroying it: %s",
-		            comm->id, count, comm->size, text);
+	for (size_t i = 0; i < sizeof(lives) / sizeof(lives[0]); i++) {
+		int count = list_ranks(comm, lives[i].life, text, sizeof(text));
+
+		if (count > 0)
+			trace_check(trace,
+			            "communicator %016" PRIx64 ": %d of %d ranks %s: %s",
+			            comm->id, count, comm->size, lives[i].words, text);
+	}
 }
 
 static void

@@ -274,7 +274,7 @@ file_report(const struct trace_rank *rank)
 		header->size, "host", header->host, "process", header->pid,
 		"program", header->program, "transport", header->transport, "device",
 		header->device, "closed", header->state == BATON_TRACE_CLOSED,
-		"running", rank->alive, "status",
+		"running", rank->life == TRACE_RUNS, "status",
 		baton_status_name((enum baton_status)header->status), "why",
 		header->why, "clock_offset_ns", (json_int_t)rank->offset_ns,
 		"clock_error_ns",

@@ -88,6 +88,13 @@ struct trace_queue {
 	uint64_t numbered; /* scratch of match.c */
 };
 
+enum trace_life {
+	TRACE_RUNS,
+	TRACE_GONE,      /* without having destroyed the communicator */
+	TRACE_DESTROYED, /* it has destroyed the communicator */
+	TRACE_ELSEWHERE  /* not known: it is of another node, or of before this one was booted */
+};
+
 /* One file: a rank of a communicator. */
 struct trace_rank {
 	char file[256];
@@ -95,7 +102,7 @@ struct trace_rank {
 	size_t run;  /* which one of those in the folder */
 	size_t comm; /* index of trace->comms */
 	int rank;
-	bool alive;  /* its process runs */
+	enum trace_life life; /* of its process */
 	uint64_t began; /* its communicator, by the wall's clock, in nanoseconds */
 	uint64_t lost; /* operations that were overwritten in the ring */
 	struct trace_op *ops; /* by order */
