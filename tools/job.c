@@ -266,6 +266,9 @@ close_comm(struct baton_comm *comm)
 void
 job_close(struct job *job)
 {
+	/* A rank that has not answered would be waited for once more. */
+	if (job->host && *job->why_alone)
+		baton_comm_abort(job->host);
 	if (job->host)
 		close_comm(job->host);
 	if (job->comm)

@@ -35,15 +35,19 @@ void
 perf_fail(struct perf_rank *rank, const char *call, enum baton_status status)
 {
 	const char *why = baton_comm_error(rank->end.comm);
+	const char *last = baton_last_error();
 	size_t length = strlen(call);
+	bool own = strncmp(last, call, length) == 0 && last[length] == ':';
 
 	if (*rank->failed)
 		return;
-	if (!*why)
-		why = *baton_last_error() ? baton_last_error()
-		                          : baton_status_text(status);
-	if (strncmp(why, call, length) == 0 && why[length] == ':')
-		why += length + strspn(why + length, ": ");
+	/* The last refusal may be an earlier call's, where an operation has ended at its deadline. */
+	if (!*why && own)
+		why = last + length + strspn(last + length, ": ");
+	else if (!*why && *last && status != BATON_ERR_TIMEOUT)
+		why = last;
+	else if (!*why)
+		why = baton_status_text(status);
 	snprintf(rank->failed, sizeof(rank->failed), "%s: %s: %s", call,
 	         baton_status_name(status), why);
 }
