@@ -75,7 +75,7 @@ bench_bare_close(struct bench *b, struct bench_bare *bare)
 /* ---- stores ------------------------------------------------------------- */
 
 static void
-put(struct bench_bare *bare, size_t offset)
+put_bare(struct bench_bare *bare, size_t offset)
 {
 	if (bare->put_bytes > 0)
 		memcpy((char *)bare->theirs + PAGE + offset,
@@ -102,7 +102,7 @@ bench_bare_latency(struct bench *b, void *arg, int rounds)
 	for (int i = 0; i < rounds; i++) {
 		if (b->rank != 0)
 			await(bare, 1);
-		put(bare, 0);
+		put_bare(bare, 0);
 		if (b->rank == 0)
 			await(bare, 1);
 	}
@@ -123,7 +123,7 @@ bench_bare_bandwidth(struct bench *b, void *arg, int rounds)
 			continue;
 		}
 		for (size_t k = 0; k < bare->puts; k++)
-			put(bare, k * bare->put_bytes);
+			put_bare(bare, k * bare->put_bytes);
 		await(bare, 1);
 	}
 	return (double)rounds * (double)(bare->puts * bare->put_bytes) /

@@ -31,7 +31,7 @@ alone(struct put_bench *p, void (*call)(struct put_bench *p), int rounds)
 }
 
 static void
-get(struct put_bench *p)
+get_same(struct put_bench *p)
 {
 	struct bench *b = p->b;
 	baton_request request;
@@ -43,7 +43,7 @@ get(struct put_bench *p)
 }
 
 static void
-put(struct put_bench *p)
+put_same(struct put_bench *p)
 {
 	struct bench *b = p->b;
 	baton_request request;
@@ -85,14 +85,14 @@ static double
 get_block(struct bench *b, void *arg, int rounds)
 {
 	(void)b;
-	return alone(arg, get, rounds);
+	return alone(arg, get_same, rounds);
 }
 
 static double
 put_block(struct bench *b, void *arg, int rounds)
 {
 	(void)b;
-	return alone(arg, put, rounds);
+	return alone(arg, put_same, rounds);
 }
 
 static double
@@ -116,7 +116,7 @@ get_copy_block(struct bench *b, void *arg, int rounds)
 	struct put_bench *p = arg;
 
 	(void)b;
-	return (double)p->bytes / alone(p, get, rounds);
+	return (double)p->bytes / alone(p, get_same, rounds);
 }
 
 static double

@@ -440,7 +440,7 @@ wait_signal(struct bench *b)
 }
 
 static void
-put(struct bench *b, struct baton_window *window)
+put_cell(struct bench *b, struct baton_window *window)
 {
 	uint64_t cell = 1;
 	baton_request request;
@@ -468,7 +468,7 @@ measure_window_rows(struct bench *b, struct baton_window *window, uint64_t ns)
 	baton_request wait = wait_signal(b);
 	pthread_t waiter;
 
-	put(b, window);
+	put_cell(b, window);
 	bench_must(baton_finish(&wait, -1, NULL) == BATON_OK);
 	row.bench = message ? "window_cpu_message" : "window_cpu";
 	report_larger(b, &row, idle_share(b, ns));
@@ -480,7 +480,7 @@ measure_window_rows(struct bench *b, struct baton_window *window, uint64_t ns)
 	row.bench = message ? "signal_wait_message" : "signal_wait_cpu";
 	bench_must(pthread_create(&waiter, NULL, wait_in_call, &wait) == 0);
 	report_larger(b, &row, idle_share(b, ns));
-	put(b, window);
+	put_cell(b, window);
 	pthread_join(waiter, NULL);
 }
 

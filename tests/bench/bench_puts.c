@@ -5,7 +5,7 @@
 #define CONTEXT 0
 
 static void
-put(const struct bench_puts *p, size_t at, baton_request *request_p)
+put_piece(const struct bench_puts *p, size_t at, baton_request *request_p)
 {
 	bench_must(baton_put_signal(p->source + at, p->bytes, BATON_UINT8, p->peer,
 	                            p->window, at, SIGNAL, CONTEXT, 0, p->comm,
@@ -39,7 +39,7 @@ bench_puts_pingpong(const struct bench_puts *p)
 
 		if (p->rank != 0)
 			await(p, 1, NULL);
-		put(p, 0, p->rank != 0 ? last_p : NULL);
+		put_piece(p, 0, p->rank != 0 ? last_p : NULL);
 		if (p->rank == 0)
 			await(p, 1, last_p);
 	}
@@ -53,7 +53,7 @@ bench_puts_row(const struct bench_puts *p, size_t count)
 
 	if (p->rank == 0) {
 		for (size_t k = 0; k < count; k++)
-			put(p, k * p->stride, NULL);
+			put_piece(p, k * p->stride, NULL);
 		await(p, 1, &last);
 	} else {
 		await(p, count, NULL);

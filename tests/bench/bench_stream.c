@@ -124,7 +124,7 @@ launch_wait_block(struct bench *b, void *arg, int rounds)
 /* ---- the ring ----------------------------------------------------------- */
 
 static void
-fill(void *argument)
+fill_item(void *argument)
 {
 	struct stream_bench *s = argument;
 
@@ -135,7 +135,7 @@ fill(void *argument)
 }
 
 static void
-take(void *argument)
+take_item(void *argument)
 {
 	struct stream_bench *s = argument;
 	const uint64_t *item = s->ring + s->read % SLOTS * WORDS;
@@ -158,12 +158,12 @@ enqueue_item(struct stream_bench *s, uint64_t number, baton_request *request_p)
 
 	if (b->rank == 0) {
 		wait_signals(b, FILLED, 1, NULL);
-		launch(b, take, s);
+		launch(b, take_item, s);
 		signal_peer(b, FREE, request_p);
 		return;
 	}
 	wait_signals(b, FREE, 1, NULL);
-	launch(b, fill, s);
+	launch(b, fill_item, s);
 	bench_must(baton_put_signal(s->item, WORDS, BATON_UINT64, b->peer,
 	                            s->window, offset, FILLED, 0, 0, b->comm,
 	                            b->stream, NULL, request_p) == BATON_OK);

@@ -44,7 +44,7 @@ begin(struct conform *c, struct mode *mode)
 }
 
 static void
-end(struct conform *c, const struct mode *mode)
+end_mode(struct conform *c, const struct mode *mode)
 {
 	conform_sound(c);
 	RESTORE(c, mode->first);
@@ -152,7 +152,7 @@ a_receive_of_another_type_ends_in_mismatch(struct conform *c)
 		refuse_once(c, &mode, counts[i], true);
 		refuse_once(c, &mode, counts[i], false);
 	}
-	end(c, &mode);
+	end_mode(c, &mode);
 }
 
 static void
@@ -185,7 +185,7 @@ every_type_meets_itself_alone(struct conform *c)
 				FINISH(c, status, &request);
 		}
 	}
-	end(c, &mode);
+	end_mode(c, &mode);
 }
 
 /* Lengths are as without it, where the transport gives short ones; the type comes first. */
@@ -240,7 +240,7 @@ lengths_are_as_without_it(struct conform *c)
 			          80000 - 4 * tries[i].taken, UNTOUCHED);
 		}
 	}
-	end(c, &mode);
+	end_mode(c, &mode);
 }
 
 /* ---- several ------------------------------------------------------------- */
@@ -284,7 +284,7 @@ the_next_message_of_the_tag_is_right(struct conform *c)
 			CHECK_FILLED(c, buffers[i], bytes[i], (unsigned)i);
 		}
 	}
-	end(c, &mode);
+	end_mode(c, &mode);
 }
 
 static void
@@ -318,7 +318,7 @@ a_message_to_oneself_is_compared(struct conform *c)
 		FINISH(c, mode.sends, &send);
 		CHECK_ALL(c, in, 8 * n, UNTOUCHED);
 	}
-	end(c, &mode);
+	end_mode(c, &mode);
 }
 
 /* Both directions at once; the group's streams go on. */
@@ -342,7 +342,7 @@ a_group_ends_with_its_mismatch(struct conform *c)
 		CHECK_ALL(c, in, 800, UNTOUCHED);
 		CHECK_OK(c, baton_stream_synchronize(c->comm, c->stream));
 	}
-	end(c, &mode);
+	end_mode(c, &mode);
 }
 
 /* The launch of a plan says which operation it was, and what did not agree. */
@@ -378,7 +378,7 @@ a_launch_tells_its_mismatch(struct conform *c)
 		CHECK_ALL(c, buffer, 800, UNTOUCHED);
 		CHECK_OK(c, baton_plan_destroy(plan));
 	}
-	end(c, &mode);
+	end_mode(c, &mode);
 }
 
 /* A receive that has ended leaves its place to the next one. */
@@ -406,7 +406,7 @@ a_canceled_receive_compares_nothing(struct conform *c)
 		FINISH(c, BATON_OK, &request);
 		CHECK_FILLED(c, buffer, 80, 9);
 	}
-	end(c, &mode);
+	end_mode(c, &mode);
 }
 
 /* ---- the mode ------------------------------------------------------------ */

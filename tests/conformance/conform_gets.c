@@ -15,9 +15,9 @@
 /* ---- shorter calls ------------------------------------------------------ */
 
 static void
-put(struct conform *c, const void *data, size_t bytes, int peer,
-    const struct conform_part *part, size_t at, int context,
-    const struct baton_op_options *options)
+put_detached(struct conform *c, const void *data, size_t bytes, int peer,
+             const struct conform_part *part, size_t at, int context,
+             const struct baton_op_options *options)
 {
 	CHECK_OK(c, baton_put(data, bytes, BATON_UINT8, peer, part->window, at,
 	                      context, 0, c->comm, c->stream, options, NULL));
@@ -33,9 +33,9 @@ flush(struct conform *c, int peer, const struct baton_op_options *options)
 }
 
 static baton_request
-get(struct conform *c, void *data, size_t bytes, int peer,
-    const struct conform_part *part, size_t at, int context,
-    const struct baton_op_options *options)
+get_detached(struct conform *c, void *data, size_t bytes, int peer,
+             const struct conform_part *part, size_t at, int context,
+             const struct baton_op_options *options)
 {
 	baton_request request = BATON_REQUEST_NULL;
 
@@ -70,7 +70,7 @@ a_put_without_a_signal_is_there_after_a_flush(struct conform *c)
 		conform_set(c, part.base, 0xee, sizes[i] + 100);
 		conform_write(c, data, sizes[i], i + (unsigned)c->rank);
 		conform_sync(c);
-		put(c, data, sizes[i], to, &part, 7, 1, NULL);
+		put_detached(c, data, sizes[i], to, &part, 7, 1, NULL);
 		flush_now(c, to);
 		conform_sync(c);
 		CHECK_ALL(c, part.base, 7, 0xee);
@@ -95,8 +95,8 @@ a_later_signal_shows_puts_without_one(struct conform *c)
 	if (!OPEN(c, &part, N * bytes))
 		return;
 	for (size_t i = 0; i < N; i++)
-		put(c, data + i * bytes, bytes, to, &part, i * bytes, 2,
-		    &conform_detached);
+		put_detached(c, data + i * bytes, bytes, to, &part, i * bytes, 2,
+		             &conform_detached);
 	SIGNAL(c, to, 0, 2);
 	AWAIT(c, from, 1, 0, 2);
 	CHECK_FILLED(c, part.base, N * bytes, (unsigned)from);
@@ -119,9 +119,9 @@ a_flush_of_all_covers_what_its_stream_has_put_detached(struct conform *c)
 		return;
 	for (size_t i = 0; i < EACH; i++)
 		for (int to = 0; to < c->size; to++)
-			put(c, data + i * slot, lengths[i % 3], to, &part,
-			    mine + i * slot, (int)i % c->info.contexts_max,
-			    &conform_detached);
+			put_detached(c, data + i * slot, lengths[i % 3], to, &part,
+			             mine + i * slot, (int)i % c->info.contexts_max,
+			             &conform_detached);
 	flush_now(c, BATON_ALL_PEERS);
 	conform_sync(c);
 	for (int from = 0; from < c->size; from++) {
@@ -172,7 +172,7 @@ a_flush_waits_for_no_other_stream(struct conform *c)
 	CHECK_OK(c, baton_put(data, 100, BATON_UINT8, conform_next(c),
 	                      part.window, 0, 1, 0, c->comm, gated, NULL,
 	                      &late));
-	put(c, data, 100, conform_next(c), &part, 100, 0, NULL);
+	put_detached(c, data, 100, conform_next(c), &part, 100, 0, NULL);
 	flush_now(c, BATON_ALL_PEERS);
 	conform_sync(c);
 	CHECK_FILLED(c, part.base + 100, 100, 3);
@@ -196,7 +196,7 @@ a_flush_may_be_canceled(struct conform *c)
 	if (!OPEN(c, &part, 100))
 		return;
 	conform_gate_launch(c, 0, c->stream);
-	put(c, data, 100, conform_next(c), &part, 0, 0, NULL);
+	put_detached(c, data, 100, conform_next(c), &part, 0, 0, NULL);
 	lost = flush(c, conform_next(c), &conform_detached);
 	next = flush(c, conform_next(c), NULL);
 	CHECK_OK(c, baton_cancel(lost));
@@ -226,7 +226,7 @@ gets_of_all_sizes_bring_what_is_there(struct conform *c)
 		baton_request request;
 
 		conform_set(c, data, 0xee, sizes[i] + 100);
-		request = get(c, data + 9, sizes[i], from, &part, 13, 1, NULL);
+		request = get_detached(c, data + 9, sizes[i], from, &part, 13, 1, NULL);
 		FINISH_AS(c, BATON_OK, &request, &done);
 		CHECK_ALL(c, data, 9, 0xee);
 		CHECK_FILLED(c, data + 9, sizes[i], (unsigned)from);
@@ -253,9 +253,9 @@ gets_of_nothing_and_of_oneself_end(struct conform *c)
 		return;
 	conform_write(c, part.base, 70000, 4);
 	conform_sync(c);
-	requests[0] = get(c, NULL, 0, conform_next(c), &part, 70000, 0, NULL);
-	requests[1] = get(c, data, 8, c->rank, &part, 0, 0, NULL);
-	requests[2] = get(c, data, 70000, c->rank, &part, 0, 3, NULL);
+	requests[0] = get_detached(c, NULL, 0, conform_next(c), &part, 70000, 0, NULL);
+	requests[1] = get_detached(c, data, 8, c->rank, &part, 0, 0, NULL);
+	requests[2] = get_detached(c, data, 70000, c->rank, &part, 0, 3, NULL);
 	FINISH_ALL(c, requests, 3);
 	CHECK_FILLED(c, data, 70000, 4);
 	CLOSE(c, &part);
@@ -277,10 +277,10 @@ a_get_has_its_place_among_the_puts(struct conform *c)
 		unsigned char *got = conform_message(c, lengths[i]);
 		baton_request request;
 
-		put(c, before, lengths[i], to, &part, 0, 0, &conform_detached);
-		request = get(c, got, lengths[i], to, &part, 0, 0,
-		              &conform_detached);
-		put(c, behind, lengths[i], to, &part, 0, 0, &conform_detached);
+		put_detached(c, before, lengths[i], to, &part, 0, 0, &conform_detached);
+		request = get_detached(c, got, lengths[i], to, &part, 0, 0,
+		                       &conform_detached);
+		put_detached(c, behind, lengths[i], to, &part, 0, 0, &conform_detached);
 		flush_now(c, to);
 		FINISH(c, BATON_OK, &request);
 		CHECK_FILLED(c, got, lengths[i], 10 + i);
@@ -359,8 +359,8 @@ puts_flushes_and_gets_may_be_in_a_group(struct conform *c)
 	if (!OPEN(c, &part, bytes))
 		return;
 	CHECK_OK(c, baton_group_begin(c->comm));
-	put(c, data, bytes, to, &part, 0, 0, NULL);
-	requests[0] = get(c, got, bytes, to, &part, 0, 0, NULL);
+	put_detached(c, data, bytes, to, &part, 0, 0, NULL);
+	requests[0] = get_detached(c, got, bytes, to, &part, 0, 0, NULL);
 	requests[1] = flush(c, to, NULL);
 	CHECK_OK(c, baton_group_end(c->comm));
 	FINISH_ALL(c, requests, 2);
@@ -383,7 +383,7 @@ puts_flushes_and_gets_may_be_in_a_plan(struct conform *c)
 	if (!OPEN(c, &part, bytes))
 		return;
 	CHECK_OK(c, baton_plan_begin(c->comm));
-	put(c, data, bytes, to, &part, 0, 0, NULL);
+	put_detached(c, data, bytes, to, &part, 0, 0, NULL);
 	CHECK_OK(c, baton_get(got, bytes, BATON_UINT8, to, part.window, 0, 0, 0,
 	                      c->comm, c->stream, NULL, NULL));
 	CHECK_OK(c, baton_flush(BATON_ALL_PEERS, 0, c->comm, c->stream, NULL,
@@ -452,7 +452,7 @@ deregister_is_busy_while_a_get_is_pending(struct conform *c)
 	conform_sync(c);
 	if (c->rank == 0) {
 		conform_gate_launch(c, 0, c->stream);
-		request = get(c, data, 64 * KIB, c->size - 1, &part, 0, 0, NULL);
+		request = get_detached(c, data, 64 * KIB, c->size - 1, &part, 0, 0, NULL);
 	}
 	CHECK_STATUS(c, BATON_ERR_BUSY, baton_window_deregister(part.window));
 	conform_sync(c);
@@ -481,8 +481,8 @@ abort_ends_pending_gets_and_flushes(struct conform *c)
 	                      &requests[0]));
 	CHECK_OK(c, baton_flush(BATON_ALL_PEERS, 0, c->comm, gated, NULL,
 	                        &requests[1]));
-	requests[2] = get(c, data, sizeof(data), conform_next(c), &part, 0, 1,
-	                  NULL);
+	requests[2] = get_detached(c, data, sizeof(data), conform_next(c), &part, 0, 1,
+	                           NULL);
 	CHECK_OK(c, baton_comm_abort(c->comm));
 	FINISH(c, BATON_ERR_ABORTED, &requests[0]);
 	FINISH(c, BATON_ERR_ABORTED, &requests[1]);

@@ -11,7 +11,7 @@ begin(struct conform *c)
 }
 
 static struct baton_plan *
-end(struct conform *c)
+end_plan(struct conform *c)
 {
 	struct baton_plan *plan = NULL;
 
@@ -56,7 +56,7 @@ ring(struct conform *c, const void *out, void *in, size_t bytes,
 	note_send(c, out, bytes, conform_next(c), 0, c->stream, options);
 	note_recv(c, in, bytes, conform_previous(c), 0, c->stream, options);
 	CHECK_OK(c, baton_group_end(c->comm));
-	return end(c);
+	return end_plan(c);
 }
 
 /* ---- launches ----------------------------------------------------------- */
@@ -104,7 +104,7 @@ one_stream_runs_in_the_order_of_the_plan(struct conform *c)
 		begin(c);
 		note_recv(c, in, 64, 1, 0, c->stream, NULL);
 		note_send(c, in, 64, 1, 0, c->stream, NULL);
-		plan = end(c);
+		plan = end_plan(c);
 		requests[0] = launch(c, plan, NULL);
 		CHECK_STATUS(c, BATON_PENDING, baton_test(requests[0], NULL));
 		/* The launch needs nothing of it. */
@@ -147,7 +147,7 @@ groups_run_in_the_order_of_the_plan(struct conform *c)
 		/* An empty one is nothing. */
 		CHECK_OK(c, baton_group_begin(c->comm));
 		CHECK_OK(c, baton_group_end(c->comm));
-		plan = end(c);
+		plan = end_plan(c);
 	}
 	for (unsigned round = 0; round < 5; round++) {
 		if (c->rank == 0) {
@@ -207,7 +207,7 @@ a_plan_may_name_several_streams(struct conform *c)
 	begin(c);
 	note_recv(c, in, 128, conform_previous(c), 0, second, &conform_detached);
 	note_send(c, out, 128, conform_next(c), 0, c->stream, &conform_detached);
-	plan = end(c);
+	plan = end_plan(c);
 	for (int round = 0; round < 3; round++) {
 		request = launch(c, plan, NULL);
 		/* Neither stream waits for its operation. */
@@ -232,7 +232,7 @@ an_empty_plan_ends_at_once(struct conform *c)
 	baton_request request;
 
 	begin(c);
-	plan = end(c);
+	plan = end_plan(c);
 	request = launch(c, plan, NULL);
 	FINISH_AS(c, BATON_OK, &request, &done);
 	CHECK_EQ(c, done.bytes, 0);
@@ -341,7 +341,7 @@ what_cannot_be_in_a_plan_voids_it(struct conform *c)
 	baton_request request = 77;
 
 	begin(c);
-	good = end(c);
+	good = end_plan(c);
 	CHECK_OK(c, baton_queue_create(c->comm, 1, &options.queue));
 	for (int what = 0; what < 9; what++) {
 		begin(c);
@@ -447,7 +447,7 @@ wrong_ends_of_a_recording_leave_no_plan(struct conform *c)
 	              "no group is open");
 	CHECK(c, plan == NULL);
 	begin(c);
-	plan = end(c);
+	plan = end_plan(c);
 	CHECK_OK(c, baton_plan_destroy(plan));
 	CHECK_REFUSED(c, BATON_ERR_INVALID, baton_plan_destroy(plan),
 	              "destroyed");
@@ -474,7 +474,7 @@ a_plan_goes_before_its_communicator(struct conform *c)
 
 	begin(c);
 	CHECK_REFUSED(c, BATON_ERR_BUSY, baton_comm_destroy(c->comm), "has 1 plan ");
-	plan = end(c);
+	plan = end_plan(c);
 	CHECK_REFUSED(c, BATON_ERR_BUSY, baton_comm_destroy(c->comm), "has 1 plan ");
 	CHECK_OK(c, baton_group_begin(c->comm));
 	CHECK_REFUSED(c, BATON_ERR_INVALID, baton_plan_launch(plan, NULL, NULL),
@@ -510,7 +510,7 @@ a_refused_launch_has_enqueued_nothing(struct conform *c)
 		CHECK_OK(c, baton_group_begin(c->comm));
 		note_send(c, out, 64, 1, 0, c->stream, NULL);
 		CHECK_OK(c, baton_group_end(c->comm));
-		plan = end(c);
+		plan = end_plan(c);
 		for (int i = 0; i < 3; i++)
 			CHECK_OK(c, baton_record(c->comm, c->stream, NULL,
 			                         &kept[i]));
@@ -551,7 +551,7 @@ a_launch_goes_on_its_streams_whole(struct conform *c)
 	begin(c);
 	for (int i = 0; i < 3; i++)
 		note_recv(c, in, 64, c->rank, 0, c->stream, NULL);
-	plan = end(c);
+	plan = end_plan(c);
 	while (n < 160 && status == BATON_OK) {
 		status = baton_plan_launch(plan, NULL, &launches[n]);
 		n += status == BATON_OK;
@@ -599,13 +599,13 @@ a_plan_that_no_stream_takes_is_none(struct conform *c)
 	for (int i = 0; i < 450; i++)
 		note_recv(c, in, 64, c->rank, 0, c->stream, NULL);
 	CHECK_OK(c, baton_group_end(c->comm));
-	plan = end(c);
+	plan = end_plan(c);
 	CHECK_OK(c, baton_plan_destroy(plan));
 	options.flags = BATON_OP_DETACHED;
 	begin(c);
 	for (int i = 0; i < 200; i++)
 		note_recv(c, in, 64, c->rank, 0, c->stream, &options);
-	plan = end(c);
+	plan = end_plan(c);
 	CHECK_OK(c, baton_plan_destroy(plan));
 	conform_sound(c);
 }
@@ -646,7 +646,7 @@ a_stream_that_is_gone_is_refused_at_the_launch(struct conform *c)
 	begin(c);
 	note_recv(c, in, 64, 0, 0, c->stream, NULL);
 	note_recv(c, in, 64, 0, 0, stream, NULL);
-	plan = end(c);
+	plan = end_plan(c);
 	CHECK_OK(c, baton_stream_destroy(c->comm, stream));
 	CHECK_REFUSED(c, BATON_ERR_INVALID, baton_plan_launch(plan, NULL, NULL),
 	              "baton_plan_launch stream");
@@ -678,7 +678,7 @@ a_launch_ends_as_the_first_operation_that_failed(struct conform *c)
 	note_recv(c, in + 100, 50, 0, 1, c->stream, NULL);
 	note_recv(c, in + 200, 100, 0, 2, c->stream, NULL);
 	note_recv(c, in + 300, 60, 0, 3, c->stream, NULL);
-	plan = end(c);
+	plan = end_plan(c);
 	request = launch(c, plan, NULL);
 	CHECK_OK(c, baton_plan_destroy(plan));
 	CHECK_STATUS(c, BATON_ERR_TRUNCATED,
@@ -713,7 +713,7 @@ the_deadline_of_a_launch_ends_what_is_left(struct conform *c)
 	for (int i = 0; i < 2; i++)
 		note_recv(c, in + 100 * i, 100, conform_previous(c), i,
 		          c->stream, NULL);
-	plan = end(c);
+	plan = end_plan(c);
 	options.timeout_ns = 50 * MS;
 	request = launch(c, plan, &options);
 	while (baton_test(request, NULL) == BATON_PENDING && STILL(c, begun))
@@ -742,7 +742,7 @@ a_launch_can_be_canceled(struct conform *c)
 	note_recv(c, in + 100, 100, conform_previous(c), 5, c->stream, NULL);
 	note_recv(c, in + 200, 100, conform_previous(c), 5, c->stream, NULL);
 	CHECK_OK(c, baton_group_end(c->comm));
-	plan = end(c);
+	plan = end_plan(c);
 	for (int round = 0; round < 3; round++) {
 		request = launch(c, plan, NULL);
 		CHECK_STATUS(c, BATON_PENDING, baton_test(request, NULL));
@@ -766,7 +766,7 @@ an_abort_ends_a_launch(struct conform *c)
 	begin(c);
 	note_recv(c, in, 100, conform_previous(c), 0, c->stream, NULL);
 	note_recv(c, in + 100, 100, conform_previous(c), 0, c->stream, NULL);
-	plan = end(c);
+	plan = end_plan(c);
 	request = launch(c, plan, NULL);
 	CHECK_OK(c, baton_comm_abort(c->comm));
 	CHECK_STATUS(c, BATON_ERR_ABORTED, baton_test(request, NULL));
@@ -793,7 +793,7 @@ an_error_that_nobody_observes_is_the_streams(struct conform *c)
 	}
 	begin(c);
 	note_recv(c, in, 50, 0, 0, c->stream, NULL);
-	plan = end(c);
+	plan = end_plan(c);
 	CHECK_OK(c, baton_plan_launch(plan, NULL, NULL));
 	CHECK_STATUS(c, BATON_ERR_TRUNCATED,
 	             baton_stream_synchronize(c->comm, c->stream));
@@ -832,7 +832,7 @@ lists_of_tensors_may_be_in_a_plan(struct conform *c)
 	                                         c->stream, NULL, NULL)
 	                    : baton_recv_tensors(came, 2, 0, 0, c->comm,
 	                                         c->stream, &options, NULL));
-	plan = end(c);
+	plan = end_plan(c);
 	/* The plan has a copy of what was described. */
 	if (c->rank == 0)
 		sent[1].shape[1] = 7;
@@ -913,7 +913,7 @@ puts_and_waits_may_be_in_a_plan(struct conform *c)
 	CHECK_OK(c, baton_signal(conform_next(c), 0, 0, 0, c->comm, c->stream,
 	                         NULL, NULL));
 	CHECK_OK(c, baton_wait_signal(1, &desc, c->comm, c->stream, NULL, NULL));
-	plan = end(c);
+	plan = end_plan(c);
 	/* The plan has a copy. */
 	desc.op_count = 100;
 	for (unsigned round = 0; round < 10; round++) {
@@ -944,7 +944,7 @@ a_wait_that_fails_names_its_peer_alone(struct conform *c)
 	deadline.timeout_ns = 1000000;
 	begin(c);
 	CHECK_OK(c, baton_wait_signal(1, &desc, c->comm, c->stream, NULL, NULL));
-	plan = end(c);
+	plan = end_plan(c);
 	request = launch(c, plan, &deadline);
 	FINISH_AS(c, BATON_ERR_TIMEOUT, &request, &done);
 	CHECK_EQ(c, done.peer, conform_previous(c));
@@ -967,7 +967,7 @@ a_window_stays_while_a_plan_names_it(struct conform *c)
 		                             conform_next(c), part.window, 0, 0,
 		                             0, 0, c->comm, c->stream, NULL,
 		                             NULL));
-		plan = end(c);
+		plan = end_plan(c);
 	}
 	conform_sync(c);
 	/* On all ranks. */

@@ -11,7 +11,7 @@ static const struct baton_message_info no_info = {.size = sizeof(no_info)};
 
 /* Probe until there is a message. */
 static baton_message
-find(struct conform *c, int peer, int tag, struct baton_message_info *info)
+probe_until_found(struct conform *c, int peer, int tag, struct baton_message_info *info)
 {
 	baton_message message = 0;
 	enum baton_status status = BATON_PENDING;
@@ -27,7 +27,7 @@ static baton_message
 find_as(struct conform *c, int peer, int tag, size_t bytes, int from, int with)
 {
 	struct baton_message_info info;
-	baton_message message = find(c, peer, tag, &info);
+	baton_message message = probe_until_found(c, peer, tag, &info);
 
 	CHECK_EQ(c, info.bytes, bytes);
 	CHECK_EQ(c, info.peer, from);
@@ -230,7 +230,7 @@ a_list_of_tensors_is_found_and_received(struct conform *c)
 			FINISH(c, BATON_OK, &request);
 		} else if (c->rank == 0) {
 			struct baton_message_info info;
-			baton_message message = find(c, 1, TAG, &info);
+			baton_message message = probe_until_found(c, 1, TAG, &info);
 
 			CHECK_EQ(c, info.list, true);
 			CHECK_EQ(c, info.bytes, bytes);

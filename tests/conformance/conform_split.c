@@ -6,7 +6,7 @@
 #include "open_receives.h"
 
 static struct baton_comm *
-make(struct conform *c, struct baton_comm *from, int color, int key)
+make_split(struct conform *c, struct baton_comm *from, int color, int key)
 {
 	struct baton_comm *comm = NULL;
 
@@ -79,13 +79,13 @@ a_duplicate_has_the_same_ranks(struct conform *c)
 static void
 ranks_are_in_the_order_of_their_keys(struct conform *c)
 {
-	struct baton_comm *comm = make(c, c->comm, 7, -c->rank);
+	struct baton_comm *comm = make_split(c, c->comm, 7, -c->rank);
 
 	CHECK_EQ(c, baton_comm_size(comm), c->size);
 	CHECK_EQ(c, baton_comm_rank(comm), c->size - 1 - c->rank);
 	pass_on(c, comm, conform_next(c));
 	CHECK_OK(c, baton_comm_destroy(comm));
-	comm = make(c, c->comm, 0, c->rank == 0 ? INT_MAX : INT_MIN);
+	comm = make_split(c, c->comm, 0, c->rank == 0 ? INT_MAX : INT_MIN);
 	CHECK_EQ(c, baton_comm_rank(comm), conform_previous(c));
 	pass_on(c, comm, conform_previous(c));
 	CHECK_OK(c, baton_comm_destroy(comm));
@@ -95,7 +95,7 @@ ranks_are_in_the_order_of_their_keys(struct conform *c)
 static void
 each_color_has_a_communicator_of_its_own(struct conform *c)
 {
-	struct baton_comm *comm = make(c, c->comm, c->rank % 2, c->rank);
+	struct baton_comm *comm = make_split(c, c->comm, c->rank % 2, c->rank);
 	int size = (c->size + (c->rank % 2 == 0)) / 2;
 	int last = c->rank % 2 + 2 * (size - 1);
 	struct baton_comm *inner;
@@ -103,7 +103,7 @@ each_color_has_a_communicator_of_its_own(struct conform *c)
 	CHECK_EQ(c, baton_comm_size(comm), size);
 	CHECK_EQ(c, baton_comm_rank(comm), c->rank / 2);
 	pass_on(c, comm, c->rank < 2 ? last : c->rank - 2);
-	inner = make(c, comm, c->rank < 2 ? 3 : BATON_COLOR_NONE, 0);
+	inner = make_split(c, comm, c->rank < 2 ? 3 : BATON_COLOR_NONE, 0);
 	if (c->rank < 2) {
 		CHECK_EQ(c, baton_comm_size(inner), 1);
 		pass_on(c, inner, c->rank);
@@ -211,7 +211,7 @@ receives_of_the_parent_do_not_meet_a_split(struct conform *c)
 		requests[4] = conform_recv_int(c, &values[4], ANY, BATON_ANY_TAG,
 		                               c->stream);
 	for (int round = 0; round < 4; round++) {
-		struct baton_comm *comm = make(c, c->comm, 0, -c->rank);
+		struct baton_comm *comm = make_split(c, c->comm, 0, -c->rank);
 
 		pass_on(c, comm, conform_next(c));
 		CHECK_OK(c, baton_comm_destroy(comm));
@@ -246,7 +246,7 @@ a_refused_rank_refuses_all(struct conform *c)
 	                      : baton_comm_split(c->comm, 0, 0, NULL, &comm),
 	              "not all ranks make this call");
 	CHECK(c, comm == NULL);
-	comm = make(c, c->comm, c->rank == 0 ? -9 : 0, 0);
+	comm = make_split(c, c->comm, c->rank == 0 ? -9 : 0, 0);
 	if (comm)
 		CHECK_OK(c, baton_comm_destroy(comm));
 	conform_sound(c);

@@ -15,7 +15,7 @@ nccl_create(struct conform *c, const struct baton_comm_options *options,
 }
 
 static int
-run(int argc, char **argv)
+run_nccl_mpi(int argc, char **argv)
 {
 	const struct conform_backend backend = {
 		.name = "nccl-mpi",
@@ -33,5 +33,5 @@ main(int argc, char **argv)
 {
 	if (!on_nccl_begin())
 		return 77;
-	return on_nccl_end(on_nccl_run(run, argc, argv));
+	return on_nccl_end(on_nccl_run(run_nccl_mpi, argc, argv));
 }

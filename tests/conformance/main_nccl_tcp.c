@@ -23,7 +23,7 @@ static const struct conform_list own_lists[] = {
 };
 
 static int
-run(int argc, char **argv)
+run_nccl_tcp(int argc, char **argv)
 {
 	static const struct conform_list *const lists[] = { conform_messages,
 		                                            conform_onesided,
@@ -43,7 +43,7 @@ child(int argc, char **argv)
 {
 	if (!on_nccl_begin())
 		return 77;
-	return on_nccl_end(on_nccl_run(run, argc, argv));
+	return on_nccl_end(on_nccl_run(run_nccl_tcp, argc, argv));
 }
 
 int

@@ -27,13 +27,13 @@ holds(size_t at, size_t bytes, unsigned char value)
 }
 
 static void
-set(size_t at, size_t bytes, unsigned char value)
+set_part(size_t at, size_t bytes, unsigned char value)
 {
 	device_set(sim, part + at, bytes, value);
 }
 
 static enum baton_status
-put(int peer, size_t bytes, int index, baton_request *request_p)
+put_half(int peer, size_t bytes, int index, baton_request *request_p)
 {
 	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
 
@@ -59,7 +59,7 @@ put_and_die(void)
 	baton_request request = 0;
 
 	for (int peer = 0; peer < 3; peer += 2) {
-		(void)put(peer, SHORT, 0, &request);
+		(void)put_half(peer, SHORT, 0, &request);
 		(void)baton_finish(&request, -1, NULL);
 	}
 	raise(SIGKILL);
@@ -78,7 +78,7 @@ survive(void)
 	CHECK(baton_finish(&first, -1, NULL) == BATON_OK);
 	CHECK(holds(SHORT, SHORT, 1));
 	for (int i = 0; i < 4; i++) {
-		CHECK(put(1, ROOM / 4, 1, &large) == BATON_OK);
+		CHECK(put_half(1, ROOM / 4, 1, &large) == BATON_OK);
 		status = baton_finish(&large, -1, NULL);
 		CHECK(status == BATON_OK || status == BATON_ERR_PEER);
 	}
@@ -88,8 +88,8 @@ survive(void)
 	/* The living are not concerned. */
 	CHECK(baton_comm_status(comm) == BATON_OK);
 	for (unsigned char i = 10; i < 30; i++) {
-		set(ROOM / 2, SHORT, (unsigned char)(i + rank));
-		CHECK(put(other, SHORT, 2, &between) == BATON_OK);
+		set_part(ROOM / 2, SHORT, (unsigned char)(i + rank));
+		CHECK(put_half(other, SHORT, 2, &between) == BATON_OK);
 		CHECK(wait_for(other, 2, &first) == BATON_OK);
 		CHECK(baton_finish(&first, -1, NULL) == BATON_OK);
 		CHECK(baton_finish(&between, -1, NULL) == BATON_OK);
@@ -132,7 +132,7 @@ main(int argc, char **argv)
 	if (rank == 0)
 		printf("puts to rank 1 go by path %u\n",
 		       baton_window_path(window, 1));
-	set(0, ROOM, (unsigned char)rank);
+	set_part(0, ROOM, (unsigned char)rank);
 	MPI_Barrier(MPI_COMM_WORLD);
 	if (rank == 1)
 		put_and_die();

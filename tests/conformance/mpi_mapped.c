@@ -54,7 +54,7 @@ let_go(int word)
 }
 
 static void
-put(int peer, size_t bytes, size_t at, int index, baton_request *request_p)
+put_mapped(int peer, size_t bytes, size_t at, int index, baton_request *request_p)
 {
 	CHECK(baton_put_signal(data, bytes, BATON_UINT8, peer, window, at, index, 0,
 	                       0, comm, stream, NULL, request_p) == BATON_OK);
@@ -151,8 +151,8 @@ put_alone(void)
 	baton_request requests[4];
 
 	hold(0);
-	put(1, ROOM / 2, 64, 3, &requests[0]);
-	put(1, 100, 0, 4, &requests[1]);
+	put_mapped(1, ROOM / 2, 64, 3, &requests[0]);
+	put_mapped(1, 100, 0, 4, &requests[1]);
 	CHECK(baton_signal(1, 3, 0, 0, comm, stream, NULL, &requests[2]) ==
 	      BATON_OK);
 	CHECK(baton_signal(1, LAST, 0, 0, comm, stream, NULL, &requests[3]) ==
@@ -228,7 +228,7 @@ run_refused(void)
 		CHECK(strcmp(why_engine_puts(), "") == 0);
 	open_window();
 	for (unsigned i = 1; i <= 10; i++) {
-		put(1 - rank, 1000, (size_t)rank * 1000, 0, &request);
+		put_mapped(1 - rank, 1000, (size_t)rank * 1000, 0, &request);
 		CHECK(baton_wait_signal(1, &one, comm, stream, NULL, &waited) ==
 		      BATON_OK);
 		CHECK(baton_finish(&waited, -1, NULL) == BATON_OK);
@@ -248,7 +248,7 @@ put_and_wait(void)
 	baton_request request = 0, waited = 0;
 
 	for (unsigned i = 1; i <= 10; i++) {
-		put(1 - rank, ROOM / 4, (size_t)rank * ROOM / 2, 0, &request);
+		put_mapped(1 - rank, ROOM / 4, (size_t)rank * ROOM / 2, 0, &request);
 		CHECK(baton_wait_signal(1, &one, comm, stream, NULL, &waited) ==
 		      BATON_OK);
 		CHECK(baton_finish(&waited, -1, NULL) == BATON_OK);
@@ -283,7 +283,7 @@ abort_behind_a_put(void)
 	baton_request request = 0;
 
 	hold(0);
-	put(1, ROOM, 0, 0, &request);
+	put_mapped(1, ROOM, 0, 0, &request);
 	meet();
 	CHECK(baton_comm_abort(comm) == BATON_OK);
 	CHECK(baton_test(request, &done) == BATON_ERR_ABORTED);
@@ -335,7 +335,7 @@ survive(void)
 
 	/* The stream comes to the put, and stands at its copy. */
 	CHECK(sim->sim_set("copies", 0));
-	put(1, ROOM / 2, 0, 0, &dead);
+	put_mapped(1, ROOM / 2, 0, 0, &dead);
 	meet();
 	/* Rank 1 is killed now. */
 	CHECK(baton_wait(dead, -1, &done) == BATON_ERR_PEER);
@@ -351,10 +351,10 @@ survive(void)
 	for (int i = 0; i < 10; i++) {
 		enum baton_status status;
 
-		put(1, 1000, 0, 0, &dead);
+		put_mapped(1, 1000, 0, 0, &dead);
 		status = baton_finish(&dead, -1, NULL);
 		CHECK(status == BATON_OK || status == BATON_ERR_PEER);
-		put(other, 1000, (size_t)rank * 1000, 1, &request);
+		put_mapped(other, 1000, (size_t)rank * 1000, 1, &request);
 		CHECK(baton_wait_signal(1, &one, comm, stream, NULL, &waited) ==
 		      BATON_OK);
 		CHECK(baton_finish(&waited, -1, NULL) == BATON_OK);

@@ -54,7 +54,7 @@ struct world {
 };
 
 static int
-next(void)
+next_in_ring(void)
 {
 	return (rank + 1) % size;
 }
@@ -68,7 +68,7 @@ previous(void)
 /* ---- memory of either device ---- */
 
 static void
-set(const struct world *w, unsigned char *at, size_t bytes, int value)
+set_content(const struct world *w, unsigned char *at, size_t bytes, int value)
 {
 	static unsigned char content[ROOM];
 
@@ -161,14 +161,14 @@ enqueue(struct world *w, struct baton_tensor list[TENSORS],
 	describe(mine, w->from);
 	declare(w, list);
 	CHECK(baton_group_begin(w->comm) == BATON_OK);
-	CHECK(baton_send_tensors(mine, TENSORS, next(), 3, w->comm, w->stream,
+	CHECK(baton_send_tensors(mine, TENSORS, next_in_ring(), 3, w->comm, w->stream,
 	                         NULL, requests ? &requests[0] : NULL) ==
 	      BATON_OK);
 	CHECK(baton_recv_tensors(list, TENSORS, previous(), 3, w->comm, w->stream,
 	                         &arena, requests ? &requests[1] : NULL) ==
 	      BATON_OK);
 	CHECK(baton_group_end(w->comm) == BATON_OK);
-	CHECK(baton_put_signal(w->from, PUT, BATON_UINT8, next(), w->window, 100,
+	CHECK(baton_put_signal(w->from, PUT, BATON_UINT8, next_in_ring(), w->window, 100,
 	                       0, 0, 0, w->comm, w->stream, NULL,
 	                       requests ? &requests[2] : NULL) == BATON_OK);
 	CHECK(baton_wait_signal(1, &one, w->comm, w->stream, NULL,
@@ -179,7 +179,7 @@ static void
 new_value(struct world *w)
 {
 	w->value = (unsigned char)(w->value + 2);
-	set(w, w->from, ARENA, w->value + rank);
+	set_content(w, w->from, ARENA, w->value + rank);
 }
 
 static void
@@ -228,7 +228,7 @@ poll_a_queue(struct world *w)
 	CHECK(baton_recv(w->to, PUT, BATON_UINT8, previous(), 5, w->comm,
 	                 w->stream, &options, NULL) == BATON_OK);
 	options.flags = BATON_OP_DETACHED;
-	CHECK(baton_send(w->from, PUT, BATON_UINT8, next(), 5, w->comm, NULL,
+	CHECK(baton_send(w->from, PUT, BATON_UINT8, next_in_ring(), 5, w->comm, NULL,
 	                 &options, NULL) == BATON_OK);
 	while (n < 2) {
 		struct pollfd entry = {baton_queue_fd(queue), POLLIN, 0};

@@ -166,7 +166,7 @@ address(const void *pointer)
 }
 
 static void
-fill(void)
+fill_slots(void)
 {
 	static unsigned char bytes[ROOM];
 
@@ -226,7 +226,7 @@ op_options(void)
 }
 
 static void
-put(int slot, const void *memory, unsigned flags)
+put_slot(int slot, const void *memory, unsigned flags)
 {
 	struct baton_op_options options = op_options();
 
@@ -282,7 +282,7 @@ enqueue_group(void)
 
 	if (!taken(baton_group_begin(comm)))
 		return;
-	put(GROUPED, from + (size_t)GROUPED * SLOT, 0);
+	put_slot(GROUPED, from + (size_t)GROUPED * SLOT, 0);
 	taken(baton_signal(1 - rank, SIGNAL, 0, 0, comm, own, &options,
 	                   &requests[SIGNAL]));
 	/* Handles of a void group are stale. */
@@ -296,11 +296,11 @@ enqueue(void)
 	struct baton_wait_signal_desc descs[SIGNALS];
 	struct baton_op_options options = op_options();
 
-	put(SHORT, from, 0);
-	put(LONGER, from + (size_t)LONGER * SLOT, 0);
-	put(PAGEABLE, pageable, 0);
+	put_slot(SHORT, from, 0);
+	put_slot(LONGER, from + (size_t)LONGER * SLOT, 0);
+	put_slot(PAGEABLE, pageable, 0);
 	enqueue_group();
-	put(DETACHED, from + (size_t)DETACHED * SLOT, BATON_OP_DETACHED);
+	put_slot(DETACHED, from + (size_t)DETACHED * SLOT, BATON_OP_DETACHED);
 	enqueue_messages();
 	for (int i = 0; i < SIGNALS; i++)
 		descs[i] = (struct baton_wait_signal_desc){1, 1 - rank, i, 0};
@@ -429,7 +429,7 @@ work(void)
 	MPI_Request telling = MPI_REQUEST_NULL;
 	bool bad;
 
-	fill();
+	fill_slots();
 	MPI_Barrier(side);
 	enqueue();
 	await_ends(&telling);

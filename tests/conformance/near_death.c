@@ -191,7 +191,7 @@ check_peer(enum baton_status called, baton_request *request_p, bool may_lend)
 }
 
 static void
-fill(unsigned char *bytes, size_t n, unsigned number)
+fill_numbered(unsigned char *bytes, size_t n, unsigned number)
 {
 	for (size_t i = 0; i < n; i += 512)
 		memcpy(bytes + i, &number, sizeof(number));
@@ -302,7 +302,7 @@ send_from(unsigned char *const buffers[2])
 	be_ready();
 	for (unsigned number = 0; goes_on(); number++) {
 		for (int i = 0; i < 2; i++) {
-			fill(buffers[i], LARGE, number);
+			fill_numbered(buffers[i], LARGE, number);
 			called[i] = begin_send(buffers[i], LARGE, to[i], 0,
 			                       &requests[i]);
 		}
@@ -389,7 +389,7 @@ talk(int from, int to, bool first_counts)
 		baton_request in = 0, out = 0;
 		enum baton_status called_in, called_out;
 
-		fill(large, PART, number);
+		fill_numbered(large, PART, number);
 		called_in = begin_recv(large_too, PART, from, 0, &in);
 		called_out = begin_send(large, PART, to, 0, &out);
 		ends[0] = finish(called_in, &in, &flags);
@@ -448,7 +448,7 @@ send_shorts(unsigned n)
 
 			if (rank == me.rank)
 				continue;
-			fill(bytes, sizeof(bytes), i);
+			fill_numbered(bytes, sizeof(bytes), i);
 			if (send_now(bytes, i % 3 ? 4 : sizeof(bytes), rank, 0) ==
 			    BATON_OK)
 				atomic_fetch_add(&shared->sent[rank], 1);
@@ -545,7 +545,7 @@ victim_is_stopped(void)
 {
 	be_ready();
 	for (unsigned number = 0; goes_on(); number++) {
-		fill(large_too, PART, number);
+		fill_numbered(large_too, PART, number);
 		for (int rank = 0; rank < RANKS; rank++)
 			if (rank != me.rank && recv_now(large, PART, rank, 0))
 				break;

@@ -131,7 +131,7 @@ await_unread(void)
 }
 
 static void
-fill(unsigned char *bytes, int of)
+fill_long(unsigned char *bytes, int of)
 {
 	for (size_t i = 0; i < LONG; i++)
 		bytes[i] = (unsigned char)(i * 7 + i / 256 + (size_t)of);
@@ -144,14 +144,14 @@ exchange(void)
 	baton_request in = 0, out = 0;
 
 	detached.flags = BATON_OP_DETACHED;
-	fill(from, rank);
+	fill_long(from, rank);
 	CHECK(baton_send(from, LONG, BATON_UINT8, 1 - rank, 0, comm, NULL,
 	                 &detached, &out) == BATON_OK);
 	CHECK(baton_recv(to, LONG, BATON_UINT8, 1 - rank, 0, comm, NULL,
 	                 &detached, &in) == BATON_OK);
 	CHECK(baton_finish(&in, LATEST, NULL) == BATON_OK);
 	CHECK(baton_finish(&out, LATEST, NULL) == BATON_OK);
-	fill(from, 1 - rank);
+	fill_long(from, 1 - rank);
 	CHECK(memcmp(from, to, LONG) == 0);
 }
 

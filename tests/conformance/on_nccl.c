@@ -108,7 +108,7 @@ __wrap_pthread_join(pthread_t thread, void **result_p)
 /* ---- registering ---- */
 
 static void
-add(const char *what, void *begin, const void *end)
+add_registered(const char *what, void *begin, const void *end)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t from = (uintptr_t)begin / page * page;
@@ -152,7 +152,7 @@ add_heap(void)
 		        HEAP_BYTES);
 		abort();
 	}
-	add("heap", begin, end);
+	add_registered("heap", begin, end);
 }
 
 static void
@@ -163,7 +163,7 @@ add_stacks(void)
 
 	if (block == MAP_FAILED)
 		abort();
-	add("stacks", block, block + STACKS * STACK_BYTES);
+	add_registered("stacks", block, block + STACKS * STACK_BYTES);
 	pthread_mutex_lock(&lock);
 	stacks = block;
 	pthread_mutex_unlock(&lock);
@@ -190,7 +190,7 @@ on_nccl_begin(void)
 	    cuda->primary_retain(&context, 0) != BATONI_CU_SUCCESS ||
 	    cuda->context_push(context) != BATONI_CU_SUCCESS)
 		return false;
-	add("data", __data_start, _end);
+	add_registered("data", __data_start, _end);
 	add_heap();
 	add_stacks();
 	return cuda->context_pop(&popped) == BATONI_CU_SUCCESS;

@@ -53,7 +53,7 @@ begin(void)
 }
 
 static CUresult
-start(void)
+start_once(void)
 {
 	pthread_once(&once, begin);
 	return initialised;
@@ -84,7 +84,7 @@ static CUresult
 enter(void)
 {
 	CUcontext context = NULL;
-	CUresult result = start();
+	CUresult result = start_once();
 
 	if (result == BATONI_CU_SUCCESS)
 		result = driver->context_current(&context);
@@ -115,7 +115,7 @@ address(const void *pointer)
 EXPORT cudaError_t
 cudaGetDeviceCount(int *count_p)
 {
-	CUresult result = start();
+	CUresult result = start_once();
 
 	return ended(result == BATONI_CU_SUCCESS ? driver->device_count(count_p)
 	                                         : result);
@@ -125,7 +125,7 @@ EXPORT cudaError_t
 cudaSetDevice(int device)
 {
 	CUcontext context = NULL;
-	CUresult result = start();
+	CUresult result = start_once();
 
 	if (result == BATONI_CU_SUCCESS)
 		result = retain(device, &context);
@@ -140,7 +140,7 @@ EXPORT cudaError_t
 cudaGetDevice(int *device_p)
 {
 	CUcontext context = NULL;
-	CUresult result = start();
+	CUresult result = start_once();
 
 	if (result == BATONI_CU_SUCCESS)
 		result = driver->context_current(&context);
@@ -204,7 +204,7 @@ cudaGetErrorString(cudaError_t error)
 {
 	const char *text = NULL;
 
-	start();
+	start_once();
 	if (error == cudaErrorInvalidMemcpyDirection)
 		return "invalid copy direction for memcpy";
 	if (error == cudaErrorInsufficientDriver)

@@ -35,7 +35,7 @@ enum {
 };
 
 static bool
-put(void *to, const void *from, size_t bytes)
+put_attribute(void *to, const void *from, size_t bytes)
 {
 	memcpy(to, from, bytes);
 	return true;
@@ -74,35 +74,35 @@ answer(const struct sim_block *block, CUdeviceptr pointer,
 		sim_reservation_of_locked(pointer, &start, &range);
 	switch (attribute) {
 	case BATONI_CU_POINTER_CONTEXT:
-		return put(to, &context, sizeof(context));
+		return put_attribute(to, &context, sizeof(context));
 	case BATONI_CU_POINTER_MEMORY_TYPE:
-		return put(to, &memory, sizeof(memory));
+		return put_attribute(to, &memory, sizeof(memory));
 	case POINTER_DEVICE_POINTER:
-		return put(to, &on_device, sizeof(on_device));
+		return put_attribute(to, &on_device, sizeof(on_device));
 	case POINTER_HOST_POINTER:
-		return put(to, &host, sizeof(host));
+		return put_attribute(to, &host, sizeof(host));
 	case BATONI_CU_POINTER_BUFFER_ID:
-		return put(to, &id, sizeof(id));
+		return put_attribute(to, &id, sizeof(id));
 	case BATONI_CU_POINTER_IS_MANAGED:
-		return put(to, &managed, sizeof(managed));
+		return put_attribute(to, &managed, sizeof(managed));
 	case BATONI_CU_POINTER_DEVICE_ORDINAL:
-		return put(to, &device, sizeof(device));
+		return put_attribute(to, &device, sizeof(device));
 	case BATONI_CU_POINTER_RANGE_START:
-		return put(to, &start, sizeof(start));
+		return put_attribute(to, &start, sizeof(start));
 	case BATONI_CU_POINTER_RANGE_SIZE:
-		return put(to, &range, sizeof(range));
+		return put_attribute(to, &range, sizeof(range));
 	case BATONI_CU_POINTER_IS_IPC_CAPABLE:
-		return put(to, &legacy, sizeof(legacy));
+		return put_attribute(to, &legacy, sizeof(legacy));
 	case BATONI_CU_POINTER_HANDLE_TYPES:
-		return put(to, &types, sizeof(types));
+		return put_attribute(to, &types, sizeof(types));
 	case BATONI_CU_POINTER_POOL:
-		return put(to, &pool, sizeof(pool));
+		return put_attribute(to, &pool, sizeof(pool));
 	case BATONI_CU_POINTER_MAPPED:
-		return put(to, &mapped, sizeof(mapped));
+		return put_attribute(to, &mapped, sizeof(mapped));
 	case POINTER_MAPPING_BYTES:
-		return put(to, &bytes, sizeof(bytes));
+		return put_attribute(to, &bytes, sizeof(bytes));
 	case POINTER_MAPPING_BASE:
-		return put(to, &base, sizeof(base));
+		return put_attribute(to, &base, sizeof(base));
 	default:
 		return false;
 	}

@@ -161,7 +161,7 @@ hand_over_locked(struct sim_context *context, struct sim_entry *entry)
 /* ---- running an entry ---- */
 
 static void
-fill(unsigned char *to, unsigned char byte, size_t bytes)
+fill_bytes(unsigned char *to, unsigned char byte, size_t bytes)
 {
 	memset(to, byte, bytes);
 }
@@ -177,12 +177,12 @@ static void
 move_bytes(const struct sim_entry *entry, unsigned late)
 {
 	if (entry->kind == SIM_SET) {
-		fill(entry->to, entry->byte, entry->bytes);
+		fill_bytes(entry->to, entry->byte, entry->bytes);
 		return;
 	}
 	if (late > 0 && !overlap(entry)) {
-		fill(entry->to, 0xdd,
-		     entry->bytes < RUBBISH ? entry->bytes : RUBBISH);
+		fill_bytes(entry->to, 0xdd,
+		           entry->bytes < RUBBISH ? entry->bytes : RUBBISH);
 		simulator_nap(late);
 	}
 	memmove(entry->to, entry->from, entry->bytes);

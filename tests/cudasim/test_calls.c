@@ -265,7 +265,7 @@ struct filler {
 };
 
 static void *
-fill(void *data)
+push_and_write(void *data)
 {
 	struct filler *filler = data;
 
@@ -300,7 +300,7 @@ fill_up(bool lock)
 	filler.stream = world_stream(BATONI_CU_STREAM_NON_BLOCKING);
 	for (unsigned i = 0; i < 4; i++)
 		world_wait(filler.stream, 0, 1);
-	pthread_create(&filling, NULL, fill, &filler);
+	pthread_create(&filling, NULL, push_and_write, &filler);
 	await_blocked(1);
 	pthread_create(&asking, NULL, ask, &filler);
 	if (lock)
@@ -570,8 +570,8 @@ START_TEST(a_child_of_fork_has_no_driver)
 END_TEST
 
 static void
-add(Suite *suite, const char *name, const TTest *test, int signal_number,
-    int status)
+add_ending(Suite *suite, const char *name, const TTest *test, int signal_number,
+           int status)
 {
 	TCase *tcase = tcase_create(name);
 
@@ -588,12 +588,12 @@ run_ends(void)
 {
 	Suite *suite = suite_create("cudasim_ends");
 
-	add(suite, "setting", settings_that_are_not_understood_end_the_program,
-	    0, 2);
-	add(suite, "fault", faults_that_are_not_understood_end_the_program, 0,
-	    2);
-	add(suite, "lack", a_function_that_is_none_cannot_be_lacking, 0, 2);
-	add(suite, "abort", a_violation_can_abort_the_program, SIGABRT, 0);
+	add_ending(suite, "setting", settings_that_are_not_understood_end_the_program,
+	           0, 2);
+	add_ending(suite, "fault", faults_that_are_not_understood_end_the_program, 0,
+	           2);
+	add_ending(suite, "lack", a_function_that_is_none_cannot_be_lacking, 0, 2);
+	add_ending(suite, "abort", a_violation_can_abort_the_program, SIGABRT, 0);
 	return run_suite(suite);
 }
 

@@ -15,7 +15,7 @@ begin(CUstreamCaptureMode mode, unsigned flags)
 }
 
 static void
-end(CUresult expected)
+end_capture(CUresult expected)
 {
 	CUgraph graph;
 
@@ -46,7 +46,7 @@ START_TEST(work_of_a_captured_stream_is_not_run)
 	w.sim->sim_settle(false);
 	ck_assert_int_eq(world_calls(&probe), 0);
 	ck_assert_int_eq(w.sim->sim_queued(), 0);
-	end(BATONI_CU_SUCCESS);
+	end_capture(BATONI_CU_SUCCESS);
 	ck_assert_uint_eq(status_of(captured), BATONI_CU_CAPTURE_NONE);
 	world_probe(captured, &probe);
 	ck_success(w.sim->stream_synchronize(captured));
@@ -133,7 +133,7 @@ START_TEST(unsafe_calls_of_any_thread_invalidate_a_global_capture)
 	                  CUDASIM_CAPTURE_STATUS_INVALIDATED);
 	ck_assert_uint_eq(w.sim->write_value(captured, world_address(0), 1, 0),
 	                  CUDASIM_CAPTURE_INVALIDATED);
-	end(CUDASIM_CAPTURE_INVALIDATED);
+	end_capture(CUDASIM_CAPTURE_INVALIDATED);
 }
 END_TEST
 
@@ -141,7 +141,7 @@ START_TEST(a_relaxed_thread_disturbs_no_capture)
 {
 	begin(CUDASIM_CAPTURE_GLOBAL, BATONI_CU_STREAM_NON_BLOCKING);
 	on_another_thread(call_in_relaxed_mode);
-	end(BATONI_CU_SUCCESS);
+	end_capture(BATONI_CU_SUCCESS);
 }
 END_TEST
 
@@ -151,7 +151,7 @@ START_TEST(a_thread_local_capture_forbids_its_own_thread_alone)
 	on_another_thread(call_in_default_mode);
 	ck_assert_uint_eq(status_of(captured), CUDASIM_CAPTURE_ACTIVE);
 	check_unsafe_calls(CUDASIM_CAPTURE_UNSUPPORTED);
-	end(CUDASIM_CAPTURE_INVALIDATED);
+	end_capture(CUDASIM_CAPTURE_INVALIDATED);
 }
 END_TEST
 
@@ -159,7 +159,7 @@ START_TEST(a_relaxed_capture_forbids_nothing)
 {
 	begin(BATONI_CU_CAPTURE_RELAXED, BATONI_CU_STREAM_NON_BLOCKING);
 	check_unsafe_calls(BATONI_CU_SUCCESS);
-	end(BATONI_CU_SUCCESS);
+	end_capture(BATONI_CU_SUCCESS);
 }
 END_TEST
 
@@ -171,7 +171,7 @@ START_TEST(a_query_of_the_captured_stream_invalidates_in_every_mode)
 	ck_success(w.sim->capture_mode(&mode));
 	ck_assert_uint_eq(w.sim->stream_query(captured),
 	                  CUDASIM_CAPTURE_UNSUPPORTED);
-	end(CUDASIM_CAPTURE_INVALIDATED);
+	end_capture(CUDASIM_CAPTURE_INVALIDATED);
 }
 END_TEST
 
@@ -187,7 +187,7 @@ START_TEST(the_legacy_stream_disturbs_captures_of_blocking_streams)
 	ck_assert_uint_eq(status_of(captured), CUDASIM_CAPTURE_ACTIVE);
 	ck_assert_uint_eq(w.sim->write_value(NULL, world_address(0), 1, 0),
 	                  CUDASIM_CAPTURE_IMPLICIT);
-	end(CUDASIM_CAPTURE_INVALIDATED);
+	end_capture(CUDASIM_CAPTURE_INVALIDATED);
 }
 END_TEST
 
@@ -196,7 +196,7 @@ START_TEST(the_legacy_stream_leaves_captures_of_other_streams_alone)
 	begin(CUDASIM_CAPTURE_GLOBAL, BATONI_CU_STREAM_NON_BLOCKING);
 	world_write(NULL, 0, 1);
 	ck_assert_uint_eq(status_of(NULL), BATONI_CU_CAPTURE_NONE);
-	end(BATONI_CU_SUCCESS);
+	end_capture(BATONI_CU_SUCCESS);
 }
 END_TEST
 
@@ -217,7 +217,7 @@ START_TEST(a_captured_event_takes_other_streams_into_the_capture)
 	ck_assert_uint_eq(w.sim->event_query(event), CUDASIM_CAPTURED_EVENT);
 	ck_assert_uint_eq(w.sim->capture_end(joined, &graph),
 	                  CUDASIM_CAPTURE_UNMATCHED);
-	end(BATONI_CU_SUCCESS);
+	end_capture(BATONI_CU_SUCCESS);
 	ck_assert_uint_eq(status_of(joined), BATONI_CU_CAPTURE_NONE);
 	ck_success(w.sim->event_query(event));
 }
@@ -245,7 +245,7 @@ START_TEST(captures_begin_and_end_where_they_may)
 	ck_assert_uint_eq(w.sim->capture_begin(NULL, 0),
 	                  CUDASIM_CAPTURE_UNSUPPORTED);
 	on_another_thread(end_elsewhere);
-	end(BATONI_CU_SUCCESS);
+	end_capture(BATONI_CU_SUCCESS);
 	ck_assert_uint_eq(w.sim->capture_end(captured, &graph),
 	                  CUDASIM_ILLEGAL_STATE);
 }

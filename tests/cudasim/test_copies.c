@@ -40,7 +40,7 @@ batch_begin(void)
 }
 
 static CUresult
-start(CUstream stream)
+start_copies(CUstream stream)
 {
 	return w.sim->copies(b.to, b.from, b.bytes, b.n, b.attributes, b.firsts,
 	                     b.attributes_n, stream);
@@ -70,7 +70,7 @@ START_TEST(they_run_when_the_stream_gets_there_and_before_what_follows)
 	batch_begin();
 	ck_success(w.sim->event_create(&event, BATONI_CU_EVENT_DISABLE_TIMING));
 	world_wait(b.stream, 0, 1);
-	ck_success(start(b.stream));
+	ck_success(start_copies(b.stream));
 	ck_success(w.sim->event_record(event, b.stream));
 	/* They read their sources when they run. */
 	memset(b.pinned, 9, N * BYTES);
@@ -91,7 +91,7 @@ START_TEST(both_forms_copy)
 
 	batch_begin();
 	b.attributes[0].flags = BATONI_CU_COPY_BESIDE_COMPUTE;
-	ck_success(start(b.stream));
+	ck_success(start_copies(b.stream));
 	ck_success(w.sim->stream_synchronize(b.stream));
 	assert_copied();
 	memset(b.pinned, 5, N * BYTES);
@@ -114,7 +114,7 @@ refused(size_t wrong_copy)
 {
 	size_t wrong = 7;
 
-	ck_assert_uint_eq(start(b.stream), BATONI_CU_INVALID_VALUE);
+	ck_assert_uint_eq(start_copies(b.stream), BATONI_CU_INVALID_VALUE);
 	ck_assert_uint_eq(start_first_form(b.stream, &wrong),
 	                  BATONI_CU_INVALID_VALUE);
 	ck_assert_uint_eq(wrong, wrong_copy);
@@ -161,7 +161,7 @@ START_TEST(attributes_that_are_wrong_are_refused)
 	b.firsts[1] = N;
 	refused(SIZE_MAX); /* behind the last */
 	b.firsts[1] = 1;
-	ck_success(start(b.stream));
+	ck_success(start_copies(b.stream));
 	world_end();
 }
 END_TEST
@@ -172,9 +172,9 @@ START_TEST(the_legacy_default_stream_is_refused_and_the_per_thread_one_is_not)
 	CUstream own = (CUstream)(uintptr_t)BATONI_CU_STREAM_PER_THREAD_VALUE;
 
 	batch_begin();
-	ck_assert_uint_eq(start(NULL), BATONI_CU_INVALID_VALUE);
-	ck_assert_uint_eq(start(legacy), BATONI_CU_INVALID_VALUE);
-	ck_success(start(own));
+	ck_assert_uint_eq(start_copies(NULL), BATONI_CU_INVALID_VALUE);
+	ck_assert_uint_eq(start_copies(legacy), BATONI_CU_INVALID_VALUE);
+	ck_success(start_copies(own));
 	ck_success(w.sim->stream_synchronize(own));
 	assert_copied();
 	world_end();
@@ -187,12 +187,12 @@ START_TEST(a_captured_stream_is_refused_and_the_capture_goes_on)
 
 	batch_begin();
 	ck_success(w.sim->capture_begin(b.stream, CUDASIM_CAPTURE_GLOBAL));
-	ck_assert_uint_eq(start(b.stream), CUDASIM_CAPTURE_UNSUPPORTED);
+	ck_assert_uint_eq(start_copies(b.stream), CUDASIM_CAPTURE_UNSUPPORTED);
 	ck_success(w.sim->capture_end(b.stream, &graph));
 	ck_success(w.sim->graph_destroy(graph));
 	/* Another one is not concerned by a capture. */
 	ck_success(w.sim->capture_begin(b.stream, CUDASIM_CAPTURE_GLOBAL));
-	ck_success(start(world_stream(BATONI_CU_STREAM_NON_BLOCKING)));
+	ck_success(start_copies(world_stream(BATONI_CU_STREAM_NON_BLOCKING)));
 	ck_success(w.sim->capture_end(b.stream, &graph));
 	ck_success(w.sim->graph_destroy(graph));
 	world_end();
@@ -203,13 +203,13 @@ START_TEST(copies_that_touch_each_other_are_a_violation)
 {
 	batch_begin();
 	b.to[3] = b.to[1] + BYTES - 1;
-	ck_assert_uint_eq(start(b.stream), BATONI_CU_INVALID_VALUE);
+	ck_assert_uint_eq(start_copies(b.stream), BATONI_CU_INVALID_VALUE);
 	b.to[3] = b.device + 3 * BYTES;
 	/* What one writes another one reads. */
 	b.from[2] = b.to[0];
-	ck_assert_uint_eq(start(b.stream), BATONI_CU_INVALID_VALUE);
+	ck_assert_uint_eq(start_copies(b.stream), BATONI_CU_INVALID_VALUE);
 	b.from[2] = b.from[1];
-	ck_success(start(b.stream));
+	ck_success(start_copies(b.stream));
 	w.violations = 2;
 	world_end();
 }
@@ -221,9 +221,9 @@ START_TEST(pageable_memory_can_be_forbidden_in_them_too)
 
 	batch_begin();
 	b.from[1] = (uintptr_t)pageable;
-	ck_success(start(b.stream));
+	ck_success(start_copies(b.stream));
 	ck_assert(w.sim->sim_set("pageable", 2));
-	ck_assert_uint_eq(start(b.stream), BATONI_CU_INVALID_VALUE);
+	ck_assert_uint_eq(start_copies(b.stream), BATONI_CU_INVALID_VALUE);
 	w.violations = 1;
 	world_end();
 }
@@ -235,7 +235,7 @@ START_TEST(copies_can_be_made_to_stand)
 
 	batch_begin();
 	ck_assert(w.sim->sim_set("copies", 0));
-	ck_success(start(b.stream));
+	ck_success(start_copies(b.stream));
 	ck_success(w.sim->copy(b.device, (uintptr_t)b.pinned, 1, b.stream));
 	world_write(b.stream, 0, 1);
 	w.sim->sim_settle(false);

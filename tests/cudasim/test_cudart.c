@@ -22,7 +22,7 @@ load(void)
 }
 
 static void
-end(void)
+end_settled(void)
 {
 	sim->sim_settle(false);
 	ck_assert_int_eq(sim->sim_violations(), 0);
@@ -57,7 +57,7 @@ START_TEST(copies_go_there_and_back_in_stream_order)
 	ok(cudaFreeHost(pinned));
 	ok(cudaFree(memory));
 	ok(cudaStreamDestroy(stream));
-	end();
+	end_settled();
 }
 END_TEST
 
@@ -87,7 +87,7 @@ START_TEST(events_order_streams)
 	ok(cudaEventDestroy(event));
 	ok(cudaDeviceSynchronize());
 	ok(cudaFreeHost(word));
-	end();
+	end_settled();
 }
 END_TEST
 
@@ -127,7 +127,7 @@ START_TEST(each_thread_has_its_device_and_its_last_error)
 	ok(cudaGetLastError());
 	ok(cudaGetDevice(&device));
 	ck_assert_int_eq(device, 1);
-	end();
+	end_settled();
 }
 END_TEST
 
@@ -148,7 +148,7 @@ START_TEST(errors_have_names_and_texts)
 	ck_assert_str_ne(cudaGetErrorString(cudaErrorInvalidMemcpyDirection), "");
 	ck_assert_str_eq(cudaGetErrorString((cudaError_t)12345),
 	                 "unrecognized error code");
-	end();
+	end_settled();
 }
 END_TEST
 

@@ -113,8 +113,8 @@ ask(CUdeviceptr pointer)
 }
 
 static void
-check(CUdeviceptr pointer, CUdeviceptr start, size_t bytes, unsigned memory,
-      bool managed, int device)
+check_attributes(CUdeviceptr pointer, CUdeviceptr start, size_t bytes, unsigned memory,
+                 bool managed, int device)
 {
 	struct attributes a = ask(pointer);
 
@@ -140,20 +140,20 @@ START_TEST(the_driver_says_what_a_pointer_is)
 	ck_success(w.sim->primary_retain(&context, 1));
 	ck_success(w.sim->context_push(context));
 	second = device_memory(100);
-	check(device, device, 100, BATONI_CU_MEMORY_DEVICE, false, 0);
-	check(device + 99, device, 100, BATONI_CU_MEMORY_DEVICE, false, 0);
-	check(device + 100, 0, 0, 0, false, 0);
-	check(second, second, 100, BATONI_CU_MEMORY_DEVICE, false, 1);
-	check(managed, managed, 100, BATONI_CU_MEMORY_DEVICE, true, 0);
-	check((uintptr_t)pinned + 5, (uintptr_t)pinned, 100,
-	      BATONI_CU_MEMORY_HOST, false, 0);
-	check((uintptr_t)registered + 5, (uintptr_t)registered, 256,
-	      BATONI_CU_MEMORY_HOST, false, 0);
-	check((uintptr_t)pageable, 0, 0, 0, false, 0);
+	check_attributes(device, device, 100, BATONI_CU_MEMORY_DEVICE, false, 0);
+	check_attributes(device + 99, device, 100, BATONI_CU_MEMORY_DEVICE, false, 0);
+	check_attributes(device + 100, 0, 0, 0, false, 0);
+	check_attributes(second, second, 100, BATONI_CU_MEMORY_DEVICE, false, 1);
+	check_attributes(managed, managed, 100, BATONI_CU_MEMORY_DEVICE, true, 0);
+	check_attributes((uintptr_t)pinned + 5, (uintptr_t)pinned, 100,
+	                 BATONI_CU_MEMORY_HOST, false, 0);
+	check_attributes((uintptr_t)registered + 5, (uintptr_t)registered, 256,
+	                 BATONI_CU_MEMORY_HOST, false, 0);
+	check_attributes((uintptr_t)pageable, 0, 0, 0, false, 0);
 	ck_assert_uint_eq(w.sim->host_register(registered + 255, 2, 0),
 	                  BATONI_CU_ALREADY_REGISTERED);
 	ck_success(w.sim->host_unregister(registered));
-	check((uintptr_t)registered, 0, 0, 0, false, 0);
+	check_attributes((uintptr_t)registered, 0, 0, 0, false, 0);
 	/* The host may touch these. */
 	*(volatile char *)(uintptr_t)managed = 1;
 	*(volatile char *)pinned = 1;

@@ -83,7 +83,7 @@ work(void *data)
 }
 
 static void
-run(long queues, long seed)
+run_threads_of(long queues, long seed)
 {
 	struct worker workers[THREADS] = {0};
 	pthread_t threads[THREADS];
@@ -111,19 +111,19 @@ run(long queues, long seed)
 
 START_TEST(threads_do_not_disturb_each_other)
 {
-	run(8, 0);
+	run_threads_of(8, 0);
 }
 END_TEST
 
 START_TEST(threads_do_not_disturb_each_other_on_one_queue)
 {
-	run(1, 0);
+	run_threads_of(1, 0);
 }
 END_TEST
 
 START_TEST(threads_do_not_disturb_each_other_with_delays)
 {
-	run(3, 11);
+	run_threads_of(3, 11);
 }
 END_TEST
 

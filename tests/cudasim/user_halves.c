@@ -82,7 +82,7 @@ exchange(int rank, unsigned char *vector, cudaStream_t stream)
 }
 
 static void
-look(const unsigned char *host, int round)
+compare_halves(const unsigned char *host, int round)
 {
 	for (int i = 0; i < RANKS * HALF; i++) {
 		int expected = 10 * (i / HALF) + round;
@@ -96,7 +96,7 @@ look(const unsigned char *host, int round)
 }
 
 static void *
-run(void *argument)
+run_half(void *argument)
 {
 	int rank = (int)(size_t)argument;
 	const struct side *side = &sides[rank];
@@ -111,7 +111,7 @@ run(void *argument)
 		                     cudaMemcpyDeviceToHost, side->stream));
 		CUDA(cudaStreamSynchronize(side->stream));
 		CUDA(cudaEventQuery(side->filled));
-		look(side->host, round);
+		compare_halves(side->host, round);
 	}
 	BATON(baton_stream_synchronize(comms[rank], side->stream));
 	return NULL;
@@ -129,7 +129,7 @@ main(void)
 	for (int i = 0; i < RANKS; i++)
 		set_up(&sides[i]);
 	for (size_t i = 0; i < RANKS; i++)
-		pthread_create(&threads[i], NULL, run, (void *)i);
+		pthread_create(&threads[i], NULL, run_half, (void *)i);
 	for (int i = 0; i < RANKS; i++)
 		pthread_join(threads[i], NULL);
 	for (int i = 0; i < RANKS; i++)

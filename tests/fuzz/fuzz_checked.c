@@ -446,7 +446,7 @@ held(void)
 }
 
 static void
-look(void)
+claim_counts(void)
 {
 	const struct batoni_nccl_checked *own = checked();
 
@@ -580,7 +580,7 @@ issue_one(const struct unit *unit)
 }
 
 static void
-issue(const struct unit *unit)
+issue_several(const struct unit *unit)
 {
 	/* None after all have left, or an abort. */
 	for (int i = 0; i <= unit->d % 100 && !world.left && !world.broken &&
@@ -623,7 +623,7 @@ struct message {
 };
 
 static void
-add(struct message *message, const struct batoni_nccl_control *control)
+add_control(struct message *message, const struct batoni_nccl_control *control)
 {
 	if (message->n < BATONI_NCCL_CONTROLS + 2)
 		message->controls[message->n++] = *control;
@@ -649,7 +649,7 @@ add_pieces(struct message *message, const struct unit *unit)
 			memcpy(piece.piece, lists[unit->b % LISTS].header + at,
 			       piece.used);
 		piece.piece[unit->d % BATONI_NCCL_PIECE_BYTES] ^= unit->d >> 5;
-		add(message, &piece);
+		add_control(message, &piece);
 		at += piece.used;
 	}
 }
@@ -695,7 +695,7 @@ add_record(struct message *message, const struct unit *unit)
 		control.bytes = (uint64_t)unit->c * BATONI_NCCL_PIECE_BYTES;
 	/* A run of slots, as a peer that answers many at once. */
 	for (unsigned i = 0; i <= unit->peer % 100u; i++) {
-		add(message, &control);
+		add_control(message, &control);
 		control.slot += unit->peer >> 7;
 	}
 }
@@ -717,7 +717,7 @@ read_message(struct message *message, int units, const uint8_t *at,
 
 			memcpy(&control, at, sizeof(control));
 			at += sizeof(control);
-			add(message, &control);
+			add_control(message, &control);
 		}
 	}
 	return at;
@@ -874,7 +874,7 @@ carry_out(const struct unit *unit, const uint8_t *at, const uint8_t *end)
 
 	switch ((enum command)(unit->what % COMMANDS)) {
 	case ISSUE:
-		issue(unit);
+		issue_several(unit);
 		break;
 	case TAKE_BACK:
 		take_back(unit->a);
@@ -997,7 +997,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 
 		memcpy(&unit, at, sizeof(unit));
 		at = carry_out(&unit, at + sizeof(unit), end);
-		look();
+		claim_counts();
 	}
 	finish();
 	return 0;

@@ -169,7 +169,7 @@ send_answer(const struct batoni_transfer *transfer)
 }
 
 static enum baton_status
-issue(struct batoni_path *path, struct batoni_transfer *transfer)
+issue_answered(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	int channel = channel_of(transfer);
 
@@ -184,7 +184,7 @@ issue(struct batoni_path *path, struct batoni_transfer *transfer)
 }
 
 static const struct batoni_path_ops messages_ops = {
-	.host_issued = &(const struct batoni_host_issued_ops){.issue = issue},
+	.host_issued = &(const struct batoni_host_issued_ops){.issue = issue_answered},
 };
 
 /* ---- a world ---- */

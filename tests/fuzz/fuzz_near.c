@@ -261,7 +261,7 @@ length_of(const struct unit *unit)
 }
 
 static void
-issue(const struct unit *unit, int rank, uint32_t at, bool sends)
+issue_slot(const struct unit *unit, int rank, uint32_t at, bool sends)
 {
 	int peer = unit->peer % NEAR_RANKS;
 	int tag = unit->kind % 3;
@@ -289,7 +289,7 @@ issue(const struct unit *unit, int rank, uint32_t at, bool sends)
 }
 
 static void
-take(int rank, uint32_t at, bool scraps)
+take_transfer(int rank, uint32_t at, bool scraps)
 {
 	if (!slots[rank][at].buffer)
 		return;
@@ -445,7 +445,7 @@ break_lower(int rank)
 
 /* Messages of one cell, until no more goes. */
 static void
-fill(int rank, int peer, uint32_t at)
+send_until_full(int rank, int peer, uint32_t at)
 {
 	static unsigned char byte[1];
 
@@ -469,11 +469,11 @@ obey(const struct unit *unit)
 	switch ((enum command)(unit->what % COMMANDS)) {
 	case SEND:
 	case RECV:
-		issue(unit, rank, at, unit->what % COMMANDS == SEND);
+		issue_slot(unit, rank, at, unit->what % COMMANDS == SEND);
 		break;
 	case TAKE:
 	case SCRAP:
-		take(rank, at, unit->what % COMMANDS == SCRAP);
+		take_transfer(rank, at, unit->what % COMMANDS == SCRAP);
 		break;
 	case PASS:
 		pass(rank);
@@ -495,7 +495,7 @@ obey(const struct unit *unit)
 		poke_ring(unit, rank, peer);
 		break;
 	case FILL:
-		fill(rank, peer, at);
+		send_until_full(rank, peer, at);
 		break;
 	case BREAK:
 		break_lower(rank);

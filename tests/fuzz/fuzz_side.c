@@ -219,7 +219,7 @@ ops(void)
 }
 
 static void
-issue(const struct unit *unit)
+issue_unit(const struct unit *unit)
 {
 	uint32_t slot = unit->slot % SLOTS;
 	struct batoni_transfer *transfer = &rank.transfers[slot];
@@ -332,7 +332,7 @@ tell_rank(const struct unit *unit, const uint8_t *at, const uint8_t *end)
 		ops()->test(&rank.transport->messages);
 		break;
 	case ISSUE:
-		issue(unit);
+		issue_unit(unit);
 		break;
 	case TAKE_BACK:
 		take_back(unit->slot % SLOTS);

@@ -58,7 +58,7 @@ table(size_t offset, size_t stride, unsigned count)
 }
 
 static void
-fill(struct file *file, int rank)
+fill_file(struct file *file, int rank)
 {
 	memset(file, 0, sizeof(*file));
 	memcpy(file->header.magic, BATON_TRACE_MAGIC, 8);
@@ -85,7 +85,7 @@ fill(struct file *file, int rank)
 }
 
 static void
-call(struct file *file, uint64_t serial, int kind, int peer, int tag, bool ended)
+add_call(struct file *file, uint64_t serial, int kind, int peer, int tag, bool ended)
 {
 	struct baton_trace_operation *op = &file->ring[(serial - 1) % RING];
 
@@ -116,8 +116,8 @@ seed(void (*make)(struct file *one, struct file *other))
 	static unsigned char bytes[2 * HALF];
 	struct file files[2];
 
-	fill(&files[0], 0);
-	fill(&files[1], 1);
+	fill_file(&files[0], 0);
+	fill_file(&files[1], 1);
 	make(&files[0], &files[1]);
 	memset(bytes, 0, sizeof(bytes));
 	for (int i = 0; i < 2; i++)
@@ -128,11 +128,11 @@ seed(void (*make)(struct file *one, struct file *other))
 static void
 messages(struct file *one, struct file *other)
 {
-	call(one, 1, BATON_OPERATION_SEND, 1, 3, true);
-	call(one, 2, BATON_OPERATION_RECV, 1, 3, false);
-	call(one, 6, BATON_OPERATION_BARRIER, -1, -1, false);
-	call(other, 1, BATON_OPERATION_RECV, 0, 3, true);
-	call(other, 2, BATON_OPERATION_RECV, -1, 4, false);
+	add_call(one, 1, BATON_OPERATION_SEND, 1, 3, true);
+	add_call(one, 2, BATON_OPERATION_RECV, 1, 3, false);
+	add_call(one, 6, BATON_OPERATION_BARRIER, -1, -1, false);
+	add_call(other, 1, BATON_OPERATION_RECV, 0, 3, true);
+	add_call(other, 2, BATON_OPERATION_RECV, -1, 4, false);
 	other->handed[0] = other->ring[1];
 	other->handed[0].serial = 4;
 	one->counters[0] = (struct baton_trace_counter){
@@ -143,12 +143,12 @@ messages(struct file *one, struct file *other)
 static void
 signals(struct file *one, struct file *other)
 {
-	call(one, 1, BATON_OPERATION_SIGNAL, 1, 2, true);
-	call(one, 2, BATON_OPERATION_PUT_SIGNAL, 1, -1, true);
-	call(other, 1, BATON_OPERATION_WAIT_SIGNAL, 0, 2, true);
-	call(other, 2, BATON_OPERATION_WAIT_SIGNAL, -1, -1, false);
+	add_call(one, 1, BATON_OPERATION_SIGNAL, 1, 2, true);
+	add_call(one, 2, BATON_OPERATION_PUT_SIGNAL, 1, -1, true);
+	add_call(other, 1, BATON_OPERATION_WAIT_SIGNAL, 0, 2, true);
+	add_call(other, 2, BATON_OPERATION_WAIT_SIGNAL, -1, -1, false);
 	other->ring[1].flags = BATON_TRACE_TERMS;
-	call(other, 3, 0, 0, -1, false);
+	add_call(other, 3, 0, 0, -1, false);
 	other->ring[2].flags = BATON_TRACE_TERM;
 	other->ring[2].parent = 2;
 	other->ring[2].signal = 5;
@@ -187,7 +187,7 @@ look_at(const struct trace *trace, const struct trace_op *op)
 }
 
 static void
-look(struct trace *trace)
+examine_trace(struct trace *trace)
 {
 	size_t count;
 	struct trace_op **ops;
@@ -230,7 +230,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 		free(file);
 	}
 	if (trace.ranks_count > 0 && trace_choose_run(&trace, "fuzz", 0))
-		look(&trace);
+		examine_trace(&trace);
 	release(&trace);
 	return 0;
 }

@@ -425,7 +425,7 @@ batoni_collective_late(const struct batoni_collective *c)
 
 /* What another rank brings, which is this rank's to begin with. */
 static void
-fill(unsigned char *bytes, size_t n)
+fill_contribution(unsigned char *bytes, size_t n)
 {
 	uint8_t what = fuzz_next();
 
@@ -468,7 +468,7 @@ batoni_collect(struct batoni_collective *c, const void *mine, size_t bytes,
 
 		memcpy(to, mine, bytes);
 		if (i != RANK)
-			fill(to, bytes);
+			fill_contribution(to, bytes);
 	}
 	return BATON_OK;
 }

@@ -167,7 +167,7 @@ watch_filling(void *argument)
 
 /* Enqueue up to n entries behind a wait: returns after how many a call blocked; -1: none. */
 static int
-fill(struct gpu *gpu, CUstream stream, enum entry entry, int n)
+fill_queue(struct gpu *gpu, CUstream stream, enum entry entry, int n)
 {
 	CUdeviceptr host = (CUdeviceptr)(uintptr_t)gpu->data;
 	struct filling filling = {.gpu = gpu, .stood = -1};
@@ -210,7 +210,7 @@ depth_alone(struct gpu *gpu, CUstream stream, enum entry entry)
 
 	gpu->turn++;
 	MUST(gpu, gpu_wait(gpu, stream, gpu->turn));
-	stood = fill(gpu, stream, entry, DEPTH_MAX);
+	stood = fill_queue(gpu, stream, entry, DEPTH_MAX);
 	gpu_let_go(gpu);
 	return stood;
 }
@@ -224,12 +224,12 @@ depth_together(struct gpu *gpu, CUstream first, CUstream second, int alone)
 	gpu->turn++;
 	MUST(gpu, gpu_wait(gpu, first, gpu->turn));
 	MUST(gpu, gpu_wait(gpu, second, gpu->turn));
-	if (fill(gpu, first, ENTRY_WRITE, alone / 2) >= 0) {
+	if (fill_queue(gpu, first, ENTRY_WRITE, alone / 2) >= 0) {
 		fact("depth.two_streams: unknown (half of what fits did not fit again)");
 		gpu_let_go(gpu);
 		return;
 	}
-	stood = fill(gpu, second, ENTRY_WRITE, alone);
+	stood = fill_queue(gpu, second, ENTRY_WRITE, alone);
 	gpu_let_go(gpu);
 	if (stood >= 0 && stood < alone * 3 / 4)
 		fact("depth.two_streams: share the bound (%d beside %d of another; %d "

@@ -12,7 +12,7 @@
 #define TICK_NS INT64_C(1000003)
 
 static uint64_t
-next(uint64_t *state)
+next_random(uint64_t *state)
 {
 	uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
 
@@ -24,7 +24,7 @@ next(uint64_t *state)
 static int
 lower(uint64_t *state, int n)
 {
-	return (int)(next(state) % (uint64_t)n);
+	return (int)(next_random(state) % (uint64_t)n);
 }
 
 static bool
@@ -115,8 +115,8 @@ pick(uint64_t *state, const int weights[STEP_KINDS], int kinds)
 }
 
 static void
-fill(struct step *step, int number, uint64_t *state,
-     const struct temper *temper, int ranks)
+fill_step(struct step *step, int number, uint64_t *state,
+          const struct temper *temper, int ranks)
 {
 	static const size_t sizes[] = { 0, 1, 8, 64, 64, BYTES_MAX };
 
@@ -234,7 +234,7 @@ make_step(struct making *m, int number, int lane, int kinds, bool burst)
 		                                    : STEP_GROUP_END;
 	else if (begin && percent(&m->state, 2))
 		step->kind = STEP_REFUSED;
-	fill(step, number, &m->state, &m->temper, m->program->ranks);
+	fill_step(step, number, &m->state, &m->temper, m->program->ranks);
 	aim(m, step, number);
 	if (begin) {
 		step->rank = begin->rank;

@@ -163,7 +163,7 @@ push(struct model *model, int stream, enum item_kind kind, int step)
 }
 
 static void
-end(struct model *model, int number, enum baton_status status, size_t bytes)
+end_op(struct model *model, int number, enum baton_status status, size_t bytes)
 {
 	struct op *op = &model->ops[number];
 
@@ -286,7 +286,7 @@ model_cancel(struct model *model, int number)
 	if (step->kind == STEP_RECORD)
 		return is_pending(op) ? BATON_ERR_UNSUPPORTED : BATON_OK;
 	if (is_pending(op))
-		end(model, number, BATON_ERR_CANCELED, 0);
+		end_op(model, number, BATON_ERR_CANCELED, 0);
 	return BATON_OK;
 }
 
@@ -299,7 +299,7 @@ model_break(struct model *model, int rank, enum baton_status status)
 	for (int i = 0; i < model->program->count; i++) {
 		if (model->program->steps[i].rank == rank &&
 		    is_pending(&model->ops[i]))
-			end(model, i, status, 0);
+			end_op(model, i, status, 0);
 	}
 }
 
@@ -338,7 +338,7 @@ model_advance(struct model *model, int64_t now)
 
 		if ((op->state == OP_ARMED || op->state == OP_ISSUED) &&
 		    op->deadline && op->deadline <= now)
-			end(model, i, BATON_ERR_TIMEOUT, 0);
+			end_op(model, i, BATON_ERR_TIMEOUT, 0);
 	}
 }
 
@@ -409,7 +409,7 @@ arm(struct model *model, int number)
 	if (op->state != OP_QUEUED)
 		return;
 	if (step->kind == STEP_RECORD) {
-		end(model, number, BATON_OK, 0);
+		end_op(model, number, BATON_OK, 0);
 		return;
 	}
 	op->state = model->program->issued ? OP_ISSUED : OP_ARMED;
@@ -559,7 +559,7 @@ transfers_end(struct model *model)
 	}
 	for (int i = 0; i < model->program->count; i++) {
 		if (model->ops[i].state == OP_ISSUED && is_moved(model, i)) {
-			end(model, i, BATON_OK, model->program->steps[i].bytes);
+			end_op(model, i, BATON_OK, model->program->steps[i].bytes);
 			changed = true;
 		}
 	}
@@ -577,18 +577,18 @@ meet(struct model *model, int send, int recv)
 
 	model->ops[send].partner = recv;
 	model->ops[recv].partner = send;
-	end(model, send, BATON_OK, from->bytes);
+	end_op(model, send, BATON_OK, from->bytes);
 	if (from->tensors != to->tensors ||
 	    (to->tensors > 0 && !to->open && from->bytes != to->bytes)) {
-		end(model, recv, BATON_ERR_MISMATCH, from->bytes);
+		end_op(model, recv, BATON_ERR_MISMATCH, from->bytes);
 		return;
 	}
 	if (to->tensors > 0 && to->open)
 		model_offset(from, from->tensors - 1, &needed);
 	if (needed <= to->bytes)
-		end(model, recv, BATON_OK, from->bytes);
+		end_op(model, recv, BATON_OK, from->bytes);
 	else
-		end(model, recv, BATON_ERR_TRUNCATED, needed);
+		end_op(model, recv, BATON_ERR_TRUNCATED, needed);
 }
 
 /* The other side's operation that has waited longest. */
@@ -628,7 +628,7 @@ put_or_get(struct model *model, int number)
 }
 
 static void
-issue(struct model *model, int number)
+issue_op(struct model *model, int number)
 {
 	const struct step *step = &model->program->steps[number];
 
@@ -644,8 +644,8 @@ issue(struct model *model, int number)
 			(uint64_t)step->units;
 	else if (step->kind == STEP_PUT && !step->silent)
 		model->counters[step->peer][step->rank][step->signal][step->tag]++;
-	end(model, number, BATON_OK,
-	    step->kind == STEP_SIGNAL ? 0 : step->bytes);
+	end_op(model, number, BATON_OK,
+	       step->kind == STEP_SIGNAL ? 0 : step->bytes);
 }
 
 static bool
@@ -683,7 +683,7 @@ issue_heads(struct model *model)
 		if (model->ops[i].state == OP_ARMED &&
 		    has_fifo(&model->program->steps[i]) &&
 		    !is_behind(model, i)) {
-			issue(model, i);
+			issue_op(model, i);
 			changed = true;
 		}
 	}
@@ -767,7 +767,7 @@ waits_end(struct model *model)
 		if (model->ops[i].state == OP_ARMED &&
 		    ((step->kind == STEP_WAIT && is_signaled(model, i)) ||
 		     (step->kind == STEP_FLUSH && is_flushed(model, i)))) {
-			end(model, i, BATON_OK, 0);
+			end_op(model, i, BATON_OK, 0);
 			changed = true;
 		}
 	}

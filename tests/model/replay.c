@@ -542,7 +542,7 @@ break_rank(struct baton_comm *comm)
 }
 
 static enum baton_status
-call(struct replay *r, int number)
+call_step(struct replay *r, int number)
 {
 	const struct step *step = &r->program->steps[number];
 	struct baton_comm *comm = r->comms[step->rank];
@@ -978,7 +978,7 @@ replay_step(struct replay *r, int number)
 		       advance(r, r->program->steps[number].timeout_ns);
 	if (!foresee(r, number))
 		return true;
-	r->status[number] = call(r, number);
+	r->status[number] = call_step(r, number);
 	if (!conclude(r, number))
 		return false;
 	model_settle(&r->model);
@@ -1013,7 +1013,7 @@ run_lane(void *arg)
 	pthread_barrier_wait(lane->start);
 	for (int i = lane->first; i < lane->end; i++) {
 		if (r->program->steps[i].stream == lane->stream && r->applies[i])
-			r->status[i] = call(r, i);
+			r->status[i] = call_step(r, i);
 	}
 	return NULL;
 }
@@ -1253,7 +1253,7 @@ call_x(void *arg)
 		atomic_store(&clock_ns, (uint64_t)race->now);
 		baton_progress(r->comms[0]);
 	} else {
-		r->status[race->x] = call(r, race->x);
+		r->status[race->x] = call_step(r, race->x);
 	}
 	return NULL;
 }
@@ -1273,7 +1273,7 @@ make_calls(struct race *race)
 	if (pthread_create(&thread, NULL, call_x, race))
 		abort();
 	pthread_barrier_wait(&race->start);
-	r->status[race->y] = call(r, race->y);
+	r->status[race->y] = call_step(r, race->y);
 	pthread_join(thread, NULL);
 	pthread_barrier_destroy(&race->start);
 }

@@ -51,7 +51,7 @@ go_on_reading(const struct rules *rules, struct state *s)
 
 /* The message that was looked at, all of it. */
 static void
-take(const struct rules *rules, struct state *s)
+take_seen(const struct rules *rules, struct state *s)
 {
 	s->r.next = (uint8_t)(s->r.next + s->r.cells);
 	s->r.cells = 0;
@@ -78,7 +78,7 @@ check_bytes(const struct rules *rules, struct state *s, unsigned choice)
 	if (s->r.step == R_REST && s->r.cells == 2)
 		s->r.step = R_PAYLOAD;
 	else
-		take(rules, s);
+		take_seen(rules, s);
 	return true;
 }
 

@@ -208,8 +208,8 @@ ncclGetUniqueId(ncclUniqueId *id)
 }
 
 static ncclResult_t
-init(ncclComm_t *comm_p, int ranks, const ncclUniqueId *id, int rank,
-     const ncclConfig_t *config, enum nsim_function function)
+init_comm(ncclComm_t *comm_p, int ranks, const ncclUniqueId *id, int rank,
+          const ncclConfig_t *config, enum nsim_function function)
 {
 	struct nsim_job job = {.kind = NSIM_INIT};
 	ncclResult_t result = nsim_use(function);
@@ -235,14 +235,14 @@ ncclResult_t
 ncclCommInitRankConfig(ncclComm_t *comm_p, int ranks, ncclUniqueId id, int rank,
                        ncclConfig_t *config)
 {
-	return init(comm_p, ranks, &id, rank, config,
-	            NSIM_ncclCommInitRankConfig);
+	return init_comm(comm_p, ranks, &id, rank, config,
+	                 NSIM_ncclCommInitRankConfig);
 }
 
 ncclResult_t
 ncclCommInitRank(ncclComm_t *comm_p, int ranks, ncclUniqueId id, int rank)
 {
-	return init(comm_p, ranks, &id, rank, NULL, NSIM_ncclCommInitRank);
+	return init_comm(comm_p, ranks, &id, rank, NULL, NSIM_ncclCommInitRank);
 }
 
 ncclResult_t

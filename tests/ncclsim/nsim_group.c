@@ -208,7 +208,7 @@ connect_all(const struct work *work)
 /* ---- carrying it out ---- */
 
 static void
-stop(ncclComm_t comm, unsigned unused)
+stop_comm(ncclComm_t comm, unsigned unused)
 {
 	(void)unused;
 	atomic_store(&comm->stop, true);
@@ -243,7 +243,7 @@ run_jobs(const struct work *work)
 }
 
 static ncclResult_t
-run(const struct work *work)
+run_work(const struct work *work)
 {
 	ncclResult_t result = run_jobs(work);
 
@@ -286,7 +286,7 @@ background_main(void *argument)
 	nsim_maybe_nap(1);
 	while (work->plans && !nsim_set.launches && !is_stopped(work))
 		simulator_nap(100);
-	each_comm(work, end_background, run(work));
+	each_comm(work, end_background, run_work(work));
 	free_work(work);
 	free(work);
 	return NULL;
@@ -360,7 +360,7 @@ creates(const struct work *work)
 }
 
 static ncclResult_t
-check(const struct work *work)
+check_kinds_of(const struct work *work)
 {
 	kinds = 0;
 	each_comm(work, note_kind, 0);
@@ -400,15 +400,15 @@ fail(ncclComm_t comm, unsigned result)
 static ncclResult_t
 carry_out(struct work *work)
 {
-	ncclResult_t result = check(work);
+	ncclResult_t result = check_kinds_of(work);
 
 	if (result == BATONI_NCCL_SUCCESS && kinds == 2 && blocks(work))
 		return run_in_background(work);
 	if (result == BATONI_NCCL_SUCCESS) {
-		result = run(work);
+		result = run_work(work);
 		/* The ranks of one thread do not wait for one that failed. */
 		if (result != BATONI_NCCL_SUCCESS && work->jobs)
-			each_comm(work, stop, 0);
+			each_comm(work, stop_comm, 0);
 	}
 	if (result != BATONI_NCCL_SUCCESS && kinds == 2)
 		each_comm(work, fail, result);

@@ -233,7 +233,7 @@ move_one(const struct kernel *kernel, struct move *move, unsigned char *reach)
 }
 
 static enum cudasim_step
-end(struct kernel *kernel)
+end_kernel(struct kernel *kernel)
 {
 	kernel->ended = true;
 	if (kernel->begun)
@@ -261,7 +261,7 @@ move_all(struct kernel *kernel)
 		all &= move->done;
 	}
 	if (all)
-		return end(kernel);
+		return end_kernel(kernel);
 	return moved ? CUDASIM_MOVED : CUDASIM_WAITS;
 }
 
@@ -288,7 +288,7 @@ step(void *data)
 	ncclComm_t comm = kernel->comm;
 
 	if (atomic_load(&comm->stop) && !kernel->waits && !lingers(kernel))
-		return end(kernel);
+		return end_kernel(kernel);
 	if (atomic_load(&comm->ended) + 1 != kernel->number)
 		return CUDASIM_WAITS;
 	if (!kernel->begun && !nsim_gpu_begins(&kernel->share))

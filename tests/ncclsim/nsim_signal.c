@@ -51,7 +51,7 @@ write_part(ncclComm_t comm, struct nsim_link *link, struct inbox *inbox,
 
 /* true: it got further. */
 static bool
-take(ncclComm_t comm, int source, struct inbox *inbox)
+take_from_link(ncclComm_t comm, int source, struct inbox *inbox)
 {
 	struct nsim_link *link = nsim_link(comm, source, comm->rank);
 	uint64_t written = atomic_load_explicit(&link->put_written,
@@ -95,7 +95,7 @@ agent_main(void *argument)
 		bool moved = false;
 
 		for (int i = 0; i < comm->ranks; i++)
-			moved |= take(comm, i, &inboxes[i]);
+			moved |= take_from_link(comm, i, &inboxes[i]);
 		if (moved) {
 			us = 20;
 			nsim_cuda->sim_changed();
@@ -162,7 +162,7 @@ enter(ncclComm_t comm, enum nsim_function function)
 
 /* The first one brings a collective with it. */
 static ncclResult_t
-add(ncclComm_t comm, const struct nsim_op *op, CUstream stream)
+add_to_stream(ncclComm_t comm, const struct nsim_op *op, CUstream stream)
 {
 	struct nsim_job job = {.kind = NSIM_RMA, .comm = comm};
 
@@ -185,8 +185,8 @@ is_signal(ncclComm_t comm, int peer, int signal, int context)
 }
 
 static ncclResult_t
-put(enum nsim_function function, struct nsim_op *op, ncclWindow_t window,
-    int signal, int context, unsigned flags, ncclComm_t comm, CUstream stream)
+put_op(enum nsim_function function, struct nsim_op *op, ncclWindow_t window,
+       int signal, int context, unsigned flags, ncclComm_t comm, CUstream stream)
 {
 	ncclResult_t result = enter(comm, function);
 	void *base;
@@ -208,7 +208,7 @@ put(enum nsim_function function, struct nsim_op *op, ncclWindow_t window,
 			                    "all windows");
 	}
 	if (result == BATONI_NCCL_SUCCESS)
-		result = add(comm, op, stream);
+		result = add_to_stream(comm, op, stream);
 	else
 		nsim_group_refuse(result);
 	nsim_leave(comm);
@@ -225,8 +225,8 @@ put_signal(const void *from, size_t count, ncclDataType_t type, int peer,
 	                     .bytes = count * nsim_type_bytes(type)};
 
 	op.put.offset = offset;
-	return put(NSIM_ncclPutSignal, &op, window, signal, context, flags, comm,
-	           stream);
+	return put_op(NSIM_ncclPutSignal, &op, window, signal, context, flags, comm,
+	              stream);
 }
 
 static ncclResult_t
@@ -235,8 +235,8 @@ signal_alone(int peer, int signal, int context, unsigned int flags,
 {
 	struct nsim_op op = {.kind = NSIM_PUT, .peer = peer};
 
-	return put(NSIM_ncclSignal, &op, NULL, signal, context, flags, comm,
-	           stream);
+	return put_op(NSIM_ncclSignal, &op, NULL, signal, context, flags, comm,
+	              stream);
 }
 
 static ncclResult_t
@@ -248,7 +248,7 @@ add_wait(ncclComm_t comm, const ncclWaitSignalDesc_t *desc, CUstream stream)
 
 	comm->waited[desc->peer][number] += (uint64_t)desc->opCnt;
 	op.count = comm->waited[desc->peer][number];
-	return add(comm, &op, stream);
+	return add_to_stream(comm, &op, stream);
 }
 
 static ncclResult_t

@@ -50,7 +50,7 @@ run_task(void *data)
 }
 
 static void
-start(struct task *task, void (*fn)(void))
+start_task(struct task *task, void (*fn)(void))
 {
 	task->fn = fn;
 	atomic_init(&task->done, false);
@@ -200,7 +200,7 @@ START_TEST(first_use_of_a_peer_blocks_the_host_until_it_joins)
 	struct task task;
 
 	world_begin(2, true);
-	start(&task, recv_first);
+	start_task(&task, recv_first);
 	while (nw.nccl->sim_uses("job") < 3)
 		usleep(100);
 	world_settle();
@@ -362,7 +362,7 @@ START_TEST(destroy_waits_for_work_and_for_the_others)
 	world_begin(2, true);
 	world_connect();
 	ck_nccl(world_recv(0, 1, 10));
-	start(&task, destroy_first);
+	start_task(&task, destroy_first);
 	while (nw.nccl->sim_uses("ncclCommDestroy") == 0)
 		usleep(100);
 	world_settle();

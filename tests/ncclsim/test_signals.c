@@ -43,7 +43,7 @@ begin(int ranks)
 }
 
 static void
-end(void)
+end_windows(void)
 {
 	for (int i = 0; i < nw.ranks; i++) {
 		if (nw.rank[i].comm)
@@ -56,7 +56,7 @@ end(void)
 }
 
 static ncclResult_t
-put(int rank, int peer, size_t offset, size_t bytes)
+put_to(int rank, int peer, size_t offset, size_t bytes)
 {
 	return nw.nccl->put_signal(memory[rank], bytes, BATONI_NCCL_UINT8, peer,
 	                           windows[rank], offset, 0, 0, 0,
@@ -94,11 +94,11 @@ START_TEST(put_is_there_when_its_signal_is)
 	world_settle();
 	ck_assert(!world_is_done(1));
 	world_fill(0, address(0), 8, 1000);
-	ck_nccl(put(0, 1, 4096, 1000));
+	ck_nccl(put_to(0, 1, 4096, 1000));
 	synchronize(1);
 	ck_assert_uint_eq(world_count(address(1), 0, WINDOW), 4096);
 	ck_assert_uint_eq(world_count(address(1) + 4096, 8, 1001), 1000);
-	end();
+	end_windows();
 }
 END_TEST
 
@@ -106,13 +106,13 @@ START_TEST(put_may_be_longer_than_what_is_between_the_ranks)
 {
 	begin(2);
 	world_fill(0, address(0), 9, WINDOW);
-	ck_nccl(put(0, 1, 0, WINDOW));
+	ck_nccl(put_to(0, 1, 0, WINDOW));
 	/* Behind it, the same way. */
 	ck_nccl(signal_to(0, 1));
 	ck_nccl(wait_for(1, 0, 2));
 	synchronize(1);
 	ck_assert_uint_eq(world_count(address(1), 9, WINDOW), WINDOW);
-	end();
+	end_windows();
 }
 END_TEST
 
@@ -128,7 +128,7 @@ START_TEST(signals_add_up)
 	ck_assert(!world_is_done(1));
 	ck_nccl(signal_to(0, 1));
 	synchronize(1);
-	end();
+	end_windows();
 }
 END_TEST
 
@@ -152,7 +152,7 @@ START_TEST(wait_is_for_all_that_it_names)
 	                                       nw.rank[0].stream),
 	                  BATONI_NCCL_INVALID_ARGUMENT);
 	nw.violations = 1;
-	end();
+	end_windows();
 }
 END_TEST
 
@@ -169,7 +169,7 @@ START_TEST(unmet_wait_holds_the_communicator_up)
 	ck_assert(!world_is_done(2));
 	ck_nccl(signal_to(0, 1));
 	synchronize(2);
-	end();
+	end_windows();
 }
 END_TEST
 
@@ -185,14 +185,14 @@ START_TEST(one_sided_operations_come_before_messages_in_a_group)
 	ck_nccl(wait_for(1, 0, 1));
 	ck_nccl(world_send(1, 0, 10));
 	synchronize(0);
-	end();
+	end_windows();
 }
 END_TEST
 
 START_TEST(put_outside_of_the_window_is_a_violation)
 {
 	begin(2);
-	ck_nccl(put(0, 1, WINDOW - 10, 11));
+	ck_nccl(put_to(0, 1, WINDOW - 10, 11));
 	ck_nccl(wait_for(1, 0, 1));
 	synchronize(1);
 	ck_assert_uint_eq(world_count(address(1), 0, WINDOW), WINDOW);
@@ -202,10 +202,10 @@ START_TEST(put_outside_of_the_window_is_a_violation)
 				  BATONI_NCCL_UINT8, 1, windows[0], 0, 0, 0, 0,
 				  nw.rank[0].comm, nw.rank[0].stream),
 	                  BATONI_NCCL_INVALID_ARGUMENT);
-	ck_assert_uint_eq(put(0, 1, 0, WINDOW + 1),
+	ck_assert_uint_eq(put_to(0, 1, 0, WINDOW + 1),
 	                  BATONI_NCCL_INVALID_ARGUMENT);
 	nw.violations = 1;
-	end();
+	end_windows();
 }
 END_TEST
 
@@ -321,7 +321,7 @@ START_TEST(abort_hangs_while_a_wait_is_unmet)
 	ck_nccl(nw.nccl->window_deregister(nw.rank[0].comm, windows[0]));
 	ck_nccl(nw.nccl->comm_abort(nw.rank[0].comm));
 	nw.rank[0].comm = NULL;
-	end();
+	end_windows();
 }
 END_TEST
 
@@ -409,7 +409,7 @@ START_TEST(before_2_31_there_is_one_signal)
 	ck_assert_uint_eq(nw.nccl->signal(0, 1, 0, 0, nw.rank[0].comm,
 	                                  nw.rank[0].stream),
 	                  BATONI_NCCL_INVALID_ARGUMENT);
-	end();
+	end_windows();
 }
 END_TEST
 
@@ -420,7 +420,7 @@ START_TEST(window_knows_its_pointer)
 	begin(1);
 	ck_nccl(nw.nccl->window_pointer(nw.rank[0].comm, windows[0], &pointer));
 	ck_assert_ptr_eq(pointer, memory[0]);
-	end();
+	end_windows();
 }
 END_TEST
 

@@ -23,7 +23,7 @@
 /* ---- the call ---- */
 
 static enum baton_status
-check(struct baton_comm *comm, baton_stream stream)
+check_test_barrier(struct baton_comm *comm, baton_stream stream)
 {
 	enum baton_status status =
 		batoni_check_target("test_barrier", comm, stream, false);
@@ -49,7 +49,7 @@ test_barrier(struct test_meeting *meeting, struct baton_comm *comm,
              baton_request *request_p)
 {
 	const uint64_t held = BATONI_OP_ENGINE | BATONI_OP_STREAM;
-	enum baton_status status = check(comm, stream);
+	enum baton_status status = check_test_barrier(comm, stream);
 	struct baton_op_options room;
 	struct batoni_op *op;
 	baton_request handle;

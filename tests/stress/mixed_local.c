@@ -95,7 +95,7 @@ part_main(void *argument)
 
 /* Returns 0, 1, or 77. */
 static int
-run(uint64_t seed)
+run_local(uint64_t seed)
 {
 	struct baton_comm_options options = mixed_comm_options(seed);
 	struct baton_comm *comms[RANKS_MAX] = {NULL};
@@ -136,7 +136,7 @@ begin_and_run(uint64_t seed)
 		return 77;
 	}
 	begun = true;
-	return run(seed);
+	return run_local(seed);
 }
 
 /* Is there no other run? */

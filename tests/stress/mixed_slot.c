@@ -375,7 +375,7 @@ is_orphan(const struct hand *hand, const struct slot *slot)
 }
 
 static void
-look(struct hand *hand, struct slot *slot)
+examine_slot(struct hand *hand, struct slot *slot)
 {
 	bool orphan = is_orphan(hand, slot);
 
@@ -400,7 +400,7 @@ slots_look(struct hand *hand)
 		struct slot *slot = &hand->slots[i];
 
 		pthread_mutex_lock(&rank->lock);
-		look(hand, slot);
+		examine_slot(hand, slot);
 		pending += slot->state == PENDING || slot->state == TOLD;
 		pthread_mutex_unlock(&rank->lock);
 	}

@@ -266,8 +266,8 @@ make_wait(struct hand *hand, const struct call *call,
 
 /* memory, word: the slot's, or those of the plan that is recorded. */
 static enum baton_status
-make(struct hand *hand, const struct call *call, void *memory, uint64_t *word,
-     const struct baton_op_options *options, baton_request *request_p)
+make_hand_call(struct hand *hand, const struct call *call, void *memory, uint64_t *word,
+               const struct baton_op_options *options, baton_request *request_p)
 {
 	struct baton_comm *comm = hand->rank->comm;
 
@@ -321,8 +321,8 @@ enqueue(struct hand *hand, const struct call *call, bool detached, bool in_group
 		return NULL;
 	options = slot_options(hand, slot, detached, &request_p);
 	status = call->list ? make_list(hand, call, slot, &options, request_p)
-	                    : make(hand, call, slot->memory, &slot->word,
-	                           &options, request_p);
+	                    : make_hand_call(hand, call, slot->memory, &slot->word,
+	                                     &options, request_p);
 	slot_called(hand, slot, status, in_group);
 	return status == BATON_OK ? slot : NULL;
 }
@@ -447,7 +447,7 @@ record_one(struct hand *hand, unsigned i, bool detached)
 	at = (size_t)i * PLAN_PART;
 	if (call.kind == BATON_OPERATION_RECV || call.kind == BATON_OPERATION_GET)
 		at += PLAN_RECEIVES;
-	return make(hand, &call, hand->plan_memory + at, NULL, &options, NULL);
+	return make_hand_call(hand, &call, hand->plan_memory + at, NULL, &options, NULL);
 }
 
 /* Of none, or of some operations, of which some are a group. */

@@ -172,8 +172,8 @@ check_list(struct worker *w, const struct round *r, const struct message *m,
 /* ---- one round: an exchange with one other rank ------------------------- */
 
 static enum baton_status
-start(struct worker *w, struct round *r, enum kind kind, int i,
-      baton_stream stream)
+start_one_kind(struct worker *w, struct round *r, enum kind kind, int i,
+               baton_stream stream)
 {
 	baton_request *request_p = &r->requests[(int)kind * BATCH + i];
 	struct message m;
@@ -212,7 +212,7 @@ post(struct worker *w, struct round *r, enum kind kind, int i)
 
 	r->options.user_data = (uint64_t)((int)kind * BATCH + i);
 	do {
-		status = start(w, r, kind, i, stream);
+		status = start_one_kind(w, r, kind, i, stream);
 		if (status == BATON_ERR_AGAIN)
 			(void)baton_progress(w->comm);
 	} while (status == BATON_ERR_AGAIN && !r->grouped);

@@ -228,8 +228,8 @@ kernel_poll(struct fake_kernel *base, size_t part)
 /* ---- enqueuing ---------------------------------------------------------- */
 
 static enum baton_status
-check(const struct fake *fake, struct batoni_transfer *const *transfers,
-      size_t n)
+check_transfers(const struct fake *fake, struct batoni_transfer *const *transfers,
+                size_t n)
 {
 	long self = 0;
 
@@ -315,7 +315,7 @@ fake_enqueue(struct batoni_path *path,
              const struct batoni_follow *follow, baton_stream *observe_p)
 {
 	struct fake *fake = to_fake(batoni_transport_of(path));
-	enum baton_status status = check(fake, transfers, n);
+	enum baton_status status = check_transfers(fake, transfers, n);
 	struct kernel *kernel;
 
 	if (status != BATON_OK)

@@ -22,7 +22,7 @@ create(const char *name)
 }
 
 static nvtxRangeId_t
-start(nvtxDomainHandle_t domain, const nvtxEventAttributes_t *attributes)
+tool_range_start(nvtxDomainHandle_t domain, const nvtxEventAttributes_t *attributes)
 {
 	struct nvtx_tool *seen = &nvtx_tool_seen;
 	struct nvtx_tool_range *range = &seen->ranges[seen->count];
@@ -41,7 +41,7 @@ start(nvtxDomainHandle_t domain, const nvtxEventAttributes_t *attributes)
 }
 
 static void
-end(nvtxDomainHandle_t domain, nvtxRangeId_t id)
+tool_range_end(nvtxDomainHandle_t domain, nvtxRangeId_t id)
 {
 	struct nvtx_tool *seen = &nvtx_tool_seen;
 	struct nvtx_tool_range *range = &seen->ranges[id - 1];
@@ -68,7 +68,7 @@ InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table)
 		return 0;
 	*functions[NVTX_CBID_CORE2_DomainCreateA] = (NvtxFunctionPointer)create;
 	*functions[NVTX_CBID_CORE2_DomainRangeStartEx] =
-		(NvtxFunctionPointer)start;
-	*functions[NVTX_CBID_CORE2_DomainRangeEnd] = (NvtxFunctionPointer)end;
+		(NvtxFunctionPointer)tool_range_start;
+	*functions[NVTX_CBID_CORE2_DomainRangeEnd] = (NvtxFunctionPointer)tool_range_end;
 	return 1;
 }

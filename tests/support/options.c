@@ -49,7 +49,7 @@ read_number(const char *text, uint64_t most, uint64_t *number)
 }
 
 static bool
-take(const struct test_option *option, const char *text)
+take_option(const struct test_option *option, const char *text)
 {
 	uint64_t number;
 
@@ -84,7 +84,7 @@ options_read(const struct test_option *options, const char *rest, int argc,
 			return refuse(options, rest, argv[0]);
 		if (option->flag)
 			*option->flag = true;
-		else if (++i == argc || !take(option, argv[i]))
+		else if (++i == argc || !take_option(option, argv[i]))
 			return refuse(options, rest, argv[0]);
 	}
 	return i == argc || rest ? i : refuse(options, rest, argv[0]);

@@ -149,7 +149,7 @@ wait_until_it_hangs(struct rank *r)
 }
 
 static void
-run(struct rank *r)
+hang_rank(struct rank *r)
 {
 	must(baton_stream_create(r->comm, &r->stream), "baton_stream_create");
 	r->options = (struct baton_op_options)BATON_OP_OPTIONS_INIT;
@@ -165,7 +165,7 @@ run(struct rank *r)
 static void *
 run_thread(void *rank)
 {
-	run(rank);
+	hang_rank(rank);
 	return NULL;
 }
 
@@ -195,7 +195,7 @@ run_process(void)
 
 	must(baton_comm_create(NULL, &rank.comm), "baton_comm_create");
 	rank.rank = baton_comm_rank(rank.comm);
-	run(&rank);
+	hang_rank(&rank);
 	/* Not before all hang: the test writes a line to each. */
 	if (getchar() == EOF)
 		fprintf(stderr, "hang: nobody said when to end\n");

@@ -102,7 +102,7 @@ stream_main(void *arg)
 }
 
 static void
-stop(struct stream *stream)
+stop_stream(struct stream *stream)
 {
 	pthread_mutex_lock(&lock);
 	stream->stops = true;
@@ -191,7 +191,7 @@ copy_stream_destroy(struct batoni_device *device, baton_stream handle)
 	pthread_mutex_unlock(&lock);
 	if (status != BATON_OK)
 		return status;
-	stop(stream);
+	stop_stream(stream);
 	batoni_free(stream);
 	return BATON_OK;
 }
@@ -358,7 +358,7 @@ copy_close(struct batoni_device *device)
 {
 	pthread_mutex_lock(&life);
 	if (--opens == 0)
-		stop(&default_stream);
+		stop_stream(&default_stream);
 	pthread_mutex_unlock(&life);
 	batoni_free(device);
 }

@@ -27,7 +27,7 @@ digits(struct batoni_list_node *list)
 }
 
 static void
-fill(struct batoni_list_node *list, struct thing things[3])
+fill_things(struct batoni_list_node *list, struct thing things[3])
 {
 	batoni_list_init(list);
 	for (int i = 0; i < 3; i++) {
@@ -44,7 +44,7 @@ START_TEST(appended_nodes_come_in_order)
 
 	batoni_list_init(&list);
 	ck_assert(batoni_list_empty(&list));
-	fill(&list, things);
+	fill_things(&list, things);
 	ck_assert(!batoni_list_empty(&list));
 	ck_assert_int_eq(digits(&list), 123);
 }
@@ -57,7 +57,7 @@ START_TEST(any_node_can_be_removed)
 	struct thing things[3];
 
 	for (int i = 0; i < 3; i++) {
-		fill(&list, things);
+		fill_things(&list, things);
 		batoni_list_remove(&things[i].node);
 		ck_assert_int_eq(digits(&list), left[i]);
 	}
@@ -69,7 +69,7 @@ START_TEST(node_in_no_list_knows_it_and_may_be_removed_again)
 	struct batoni_list_node list;
 	struct thing things[3];
 
-	fill(&list, things);
+	fill_things(&list, things);
 	ck_assert(!batoni_list_empty(&things[1].node));
 	batoni_list_remove(&things[1].node);
 	ck_assert(batoni_list_empty(&things[1].node));
@@ -85,7 +85,7 @@ START_TEST(list_is_empty_when_all_are_gone)
 	struct batoni_list_node list;
 	struct thing things[3];
 
-	fill(&list, things);
+	fill_things(&list, things);
 	for (int i = 0; i < 3; i++)
 		batoni_list_remove(&things[i].node);
 	ck_assert(batoni_list_empty(&list));
@@ -101,7 +101,7 @@ struct keyed {
 };
 
 static struct keyed *
-find(const struct batoni_hash *hash, uint64_t key)
+find_keyed(const struct batoni_hash *hash, uint64_t key)
 {
 	struct batoni_hash_node *node = batoni_hash_find(hash, key);
 
@@ -121,12 +121,12 @@ START_TEST(nodes_of_a_table_are_found_by_their_keys)
 	for (unsigned i = 1; i < 1000; i += 2)
 		batoni_hash_remove(&nodes[i].node);
 	for (unsigned i = 0; i < 1000; i += 2) {
-		const struct keyed *found = find(&hash, nodes[i].node.key);
+		const struct keyed *found = find_keyed(&hash, nodes[i].node.key);
 
 		ck_assert_ptr_nonnull(found);
 		ck_assert_uint_eq(found->node.key, nodes[i].node.key);
 	}
-	ck_assert_ptr_null(find(&hash, 3));
+	ck_assert_ptr_null(find_keyed(&hash, 3));
 	batoni_hash_fini(&hash);
 }
 END_TEST
@@ -140,12 +140,12 @@ START_TEST(of_nodes_with_one_key_the_last_is_found_first)
 	batoni_hash_add(&hash, &a.node, 7);
 	batoni_hash_add(&hash, &b.node, 7);
 	batoni_hash_add(&hash, &c.node, 7);
-	ck_assert_ptr_eq(find(&hash, 7), &c);
+	ck_assert_ptr_eq(find_keyed(&hash, 7), &c);
 	batoni_hash_remove(&b.node);
 	batoni_hash_remove(&c.node);
-	ck_assert_ptr_eq(find(&hash, 7), &a);
+	ck_assert_ptr_eq(find_keyed(&hash, 7), &a);
 	batoni_hash_remove(&a.node);
-	ck_assert_ptr_null(find(&hash, 7));
+	ck_assert_ptr_null(find_keyed(&hash, 7));
 	batoni_hash_fini(&hash);
 }
 END_TEST

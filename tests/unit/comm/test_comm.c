@@ -46,7 +46,7 @@ for_ever(void)
 }
 
 static void
-end(int tag)
+end_recv_of(int tag)
 {
 	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, tag), 8,
 	             BATON_OK);
@@ -251,7 +251,7 @@ START_TEST(destroy_waits_for_its_operations_and_its_peers)
 	ck_assert_ptr_nonnull(strstr(baton_last_error(), "pending"));
 	ck_assert_uint_eq(transport.leaves, 0);
 	scripted_assert_pending(a);
-	end(1);
+	end_recv_of(1);
 	scripted_assert_ended(a, BATON_OK);
 	transport.leave = BATON_PENDING;
 	ck_assert_int_eq(baton_comm_destroy(comm), BATON_ERR_TIMEOUT);
@@ -259,7 +259,7 @@ START_TEST(destroy_waits_for_its_operations_and_its_peers)
 	ck_assert(!transport.closed);
 	/* It is as it was. */
 	a = scripted_recv(comm, s, 2, &options);
-	end(2);
+	end_recv_of(2);
 	scripted_assert_ended(a, BATON_OK);
 	transport.leave = BATON_OK;
 	ck_assert_int_eq(baton_comm_destroy(comm), BATON_OK);
@@ -389,7 +389,7 @@ START_TEST(communicator_that_was_left_takes_nothing_any_more)
 	            "baton_window_register");
 	ck_assert_uint_eq(scripted.issues, 0);
 	/* The stream is the process's. */
-	end(1);
+	end_recv_of(1);
 	scripted_assert_ended(a, BATON_OK);
 	ck_assert_int_eq(baton_stream_synchronize(left, s), BATON_OK);
 	ck_assert_int_eq(baton_comm_status(left), BATON_OK);
@@ -523,7 +523,7 @@ START_TEST(destroy_waits_for_streams_to_pass_its_operations)
 		scripted_assert_ended(b, aborted ? BATON_ERR_ABORTED
 		                                 : BATON_ERR_CANCELED);
 		ck_assert_int_eq(baton_comm_destroy(other), BATON_ERR_TIMEOUT);
-		end(1);
+		end_recv_of(1);
 		scripted_assert_ended(a, BATON_OK);
 		ck_assert_int_eq(baton_comm_destroy(other), BATON_OK);
 		ck_assert_int_eq(baton_stream_query(comm, s), BATON_OK);
@@ -558,7 +558,7 @@ START_TEST(destroy_says_which_operation_is_in_the_way)
 
 	assert_destroy_says("1 pending");
 	assert_destroy_says("recv from peer 1, tag 5, 8 bytes");
-	end(5);
+	end_recv_of(5);
 	scripted_assert_ended(a, BATON_OK);
 	/* A send that cannot be taken back, and whose handle is gone. */
 	transport.take_back = BATON_ERR_BUSY;
@@ -758,7 +758,7 @@ START_TEST(nothing_is_allocated_between_enqueue_and_completion)
 	ck_assert_int_eq(baton_stream_wait(comm, NULL, requests[0]), BATON_OK);
 	ck_assert_int_eq(baton_record(comm, NULL, NULL, &record), BATON_OK);
 	for (int i = 0; i < 4; i++)
-		end(i);
+		end_recv_of(i);
 	for (int i = 0; i < 4; i++)
 		scripted_assert_ended(requests[i], BATON_OK);
 	scripted_assert_ended(record, BATON_OK);

@@ -227,7 +227,7 @@ create(void *arg)
 }
 
 static void
-start(struct rank *rank, const struct baton_unique_id *id, int size, int number)
+init_rank(struct rank *rank, const struct baton_unique_id *id, int size, int number)
 {
 	*rank = (struct rank){.id = id,
 	                      .options = by_calls(),
@@ -236,7 +236,7 @@ start(struct rank *rank, const struct baton_unique_id *id, int size, int number)
 }
 
 static void
-run(struct rank *rank)
+start_create(struct rank *rank)
 {
 	ck_assert_int_eq(pthread_create(&rank->thread, NULL, create, rank), 0);
 }
@@ -270,8 +270,8 @@ START_TEST(threads_meet_by_an_id)
 
 	ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
 	for (int i = 0; i < 4; i++) {
-		start(&ranks[i], &id, 4, 3 - i);
-		run(&ranks[i]);
+		init_rank(&ranks[i], &id, 4, 3 - i);
+		start_create(&ranks[i]);
 	}
 	for (int i = 0; i < 4; i++) {
 		join(&ranks[i], BATON_OK);
@@ -296,10 +296,10 @@ START_TEST(ranks_that_meet_may_be_on_different_devices)
 	batoni_device_put(&batoni_fake_device_ops);
 	ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
 	for (int i = 0; i < 3; i++) {
-		start(&ranks[i], &id, 3, i);
+		init_rank(&ranks[i], &id, 3, i);
 		if (i == 1)
 			ranks[i].options.device = BATON_DEVICE_CUDA;
-		run(&ranks[i]);
+		start_create(&ranks[i]);
 	}
 	for (int i = 0; i < 3; i++) {
 		struct baton_comm_info info = {.size = sizeof(info)};
@@ -365,9 +365,9 @@ run_on_fake_device(struct rank ranks[3], const struct baton_unique_id *id,
 	sem_init(&opened.go, 0, 0);
 	batoni_device_put(&opened.ops);
 	for (int i = 0; i < 3; i++) {
-		start(&ranks[i], id, 3, i);
+		init_rank(&ranks[i], id, 3, i);
 		ranks[i].options.device = BATON_DEVICE_CUDA;
-		run(&ranks[i]);
+		start_create(&ranks[i]);
 	}
 }
 
@@ -590,8 +590,8 @@ START_TEST(rank_that_is_cancelled_while_it_waits_for_others_meets_them)
 
 	ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
 	for (int i = 0; i < 2; i++) {
-		start(&ranks[i], &id, 2, i);
-		run(&ranks[i]);
+		init_rank(&ranks[i], &id, 2, i);
+		start_create(&ranks[i]);
 		if (i == 0)
 			ck_assert_int_eq(pthread_cancel(ranks[0].thread), 0);
 	}
@@ -610,13 +610,13 @@ START_TEST(rank_that_does_not_come_is_a_timeout_and_spends_the_id)
 	struct rank rank;
 
 	ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
-	start(&rank, &id, 2, 0);
+	init_rank(&rank, &id, 2, 0);
 	rank.options.timeout_ns = 1;
-	run(&rank);
+	start_create(&rank);
 	join(&rank, BATON_ERR_TIMEOUT);
 	ck_assert_ptr_nonnull(strstr(rank.error, "1 of 2 ranks"));
-	start(&rank, &id, 2, 1);
-	run(&rank);
+	init_rank(&rank, &id, 2, 1);
+	start_create(&rank);
 	join(&rank, BATON_ERR_INVALID);
 }
 END_TEST
@@ -625,8 +625,8 @@ END_TEST
 static void
 assert_disagreement(struct rank *a, struct rank *b)
 {
-	run(a);
-	run(b);
+	start_create(a);
+	start_create(b);
 	join(a, BATON_ERR_INVALID);
 	join(b, BATON_ERR_INVALID);
 	ck_assert_int_eq(batoni_mem_blocks(), 0);
@@ -639,8 +639,8 @@ START_TEST(ranks_that_disagree_are_all_told)
 
 	for (int i = 0; i < 6; i++) {
 		ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
-		start(&a, &id, 2, 0);
-		start(&b, &id, 2, 1);
+		init_rank(&a, &id, 2, 0);
+		init_rank(&b, &id, 2, 1);
 		if (i == 0)
 			b.size = 3;
 		if (i == 1)
@@ -667,18 +667,18 @@ START_TEST(rank_taken_twice_is_refused_and_the_others_still_meet)
 
 	ck_assert_int_eq(baton_unique_id_create(&id), BATON_OK);
 	for (int i = 0; i < 2; i++) {
-		start(&twice[i], &id, 2, 0);
-		run(&twice[i]);
+		init_rank(&twice[i], &id, 2, 0);
+		start_create(&twice[i]);
 	}
 	/* One of them is refused at once; the other one waits for rank 1,
 	 * which comes when that has been seen. */
-	start(&last, &id, 2, 1);
+	init_rank(&last, &id, 2, 1);
 	for (first = 0; pthread_tryjoin_np(twice[first].thread, NULL) != 0;
 	     first = !first)
 		sched_yield();
 	ck_assert_int_eq(twice[first].status, BATON_ERR_INVALID);
 	ck_assert_ptr_nonnull(strstr(twice[first].error, "taken"));
-	run(&last);
+	start_create(&last);
 	join(&last, BATON_OK);
 	join(&twice[!first], BATON_OK);
 	comms[0] = twice[!first].comm;

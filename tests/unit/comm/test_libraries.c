@@ -8,7 +8,7 @@
 
 /* The library of that name; there is one. */
 static struct baton_library_info
-find(const char *name)
+library_named(const char *name)
 {
 	struct baton_library_info info = {.size = sizeof(info)};
 	size_t i = 0;
@@ -45,7 +45,7 @@ END_TEST
 
 START_TEST(baton_tells_its_version_and_file)
 {
-	struct baton_library_info info = find("Baton");
+	struct baton_library_info info = library_named("Baton");
 
 	ck_assert_str_eq(info.version, baton_version());
 	ck_assert_ptr_nonnull(strstr(info.path, "libraries"));
@@ -55,7 +55,7 @@ END_TEST
 
 START_TEST(mpi_tells_its_version_before_it_is_started)
 {
-	struct baton_library_info info = find("MPI");
+	struct baton_library_info info = library_named("MPI");
 
 #ifdef BATONI_WITH_MPI
 	ck_assert_str_eq(info.why_not, "");
@@ -71,7 +71,7 @@ END_TEST
 
 START_TEST(cuda_and_nccl_that_the_environment_names_are_told)
 {
-	struct baton_library_info cuda = find("CUDA driver"), nccl = find("NCCL");
+	struct baton_library_info cuda = library_named("CUDA driver"), nccl = library_named("NCCL");
 
 	ck_assert_str_eq(cuda.why_not, "");
 	ck_assert_ptr_nonnull(strstr(cuda.path, "cudasim"));

@@ -68,7 +68,7 @@ begin(void)
 }
 
 static enum baton_status
-take(uint64_t patience_ns, struct batoni_mapping **mapping_p, char **base_p)
+take_mapping(uint64_t patience_ns, struct batoni_mapping **mapping_p, char **base_p)
 {
 	return batoni_mapping_take(&device, &memory, &offer, -1,
 	                           batoni_real_ns() + patience_ns, mapping_p,
@@ -87,8 +87,8 @@ take_main(void *argument)
 {
 	struct claimant *claimant = argument;
 
-	claimant->status = take(UINT64_C(60000000000), &claimant->mapping,
-	                        &claimant->base);
+	claimant->status = take_mapping(UINT64_C(60000000000), &claimant->mapping,
+	                                &claimant->base);
 	return NULL;
 }
 
@@ -110,21 +110,21 @@ START_TEST(the_call_of_another_thread_is_waited_for_as_long_as_one_s_own_may_tak
 	begin();
 	pthread_create(&first.thread, NULL, take_main, &first);
 	sem_wait(&in_call);
-	ck_assert_int_eq(take(1000000, &second, &base), BATON_ERR_UNSUPPORTED);
+	ck_assert_int_eq(take_mapping(1000000, &second, &base), BATON_ERR_UNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(baton_last_error(), "another thread"));
 	sem_post(&may_return);
 	pthread_join(first.thread, NULL);
 	ck_assert_int_eq(first.status, BATON_OK);
 	ck_assert_ptr_eq(first.base, block + 8);
 	/* There it is, at once. */
-	ck_assert_int_eq(take(0, &second, &base), BATON_OK);
+	ck_assert_int_eq(take_mapping(0, &second, &base), BATON_OK);
 	ck_assert_ptr_eq(second, first.mapping);
 	ck_assert_int_eq(maps, 1);
 	batoni_mapping_give(&device, second);
 	ck_assert_int_eq(unmaps, 0);
 	pthread_create(&giver, NULL, give_main, first.mapping);
 	sem_wait(&in_call);
-	ck_assert_int_eq(take(1000000, &second, &base), BATON_ERR_UNSUPPORTED);
+	ck_assert_int_eq(take_mapping(1000000, &second, &base), BATON_ERR_UNSUPPORTED);
 	sem_post(&may_return);
 	pthread_join(giver, NULL);
 	ck_assert_uint_eq(batoni_mappings(), 0);

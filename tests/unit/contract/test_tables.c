@@ -114,7 +114,7 @@ unset_each(const struct batoni_table *of, void *ops)
 static void *slots_of[2 * BATONI_SLOTS_MOST][BATONI_SLOTS_MOST];
 
 static void
-fill(const struct batoni_table *of, void *ops)
+fill_table(const struct batoni_table *of, void *ops)
 {
 	for (size_t i = 0; i < of->slots_n; i++)
 		*pointer_at(ops, &of->slots[i]) = ops;
@@ -125,7 +125,7 @@ fill(const struct batoni_table *of, void *ops)
 		ck_assert_uint_le(part->slots[part->slots_n - 1].at,
 		                  sizeof(slots_of[i]) - sizeof(void *));
 		*pointer_at(ops, &of->parts[i].pointer) = slots_of[i];
-		fill(part, slots_of[i]);
+		fill_table(part, slots_of[i]);
 	}
 	table = of;
 	looked_at = ops;
@@ -205,15 +205,15 @@ START_TEST(each_slot_of_the_other_contracts_is_found_by_name)
 	struct batoni_opening_ops opening;
 	struct batoni_bootstrap_ops bootstrap;
 
-	fill(&batoni_path_table, &path);
+	fill_table(&batoni_path_table, &path);
 	ck_assert_uint_eq(unset_each(&batoni_path_table, &path), 21);
-	fill(&batoni_transport_table, &transport);
+	fill_table(&batoni_transport_table, &transport);
 	ck_assert_uint_eq(unset_each(&batoni_transport_table, &transport), 8);
-	fill(&batoni_onesided_table, &onesided);
+	fill_table(&batoni_onesided_table, &onesided);
 	ck_assert_uint_eq(unset_each(&batoni_onesided_table, &onesided), 15);
-	fill(&batoni_opening_table, &opening);
+	fill_table(&batoni_opening_table, &opening);
 	ck_assert_uint_eq(unset_each(&batoni_opening_table, &opening), 6);
-	fill(&batoni_bootstrap_table, &bootstrap);
+	fill_table(&batoni_bootstrap_table, &bootstrap);
 	ck_assert_uint_eq(unset_each(&batoni_bootstrap_table, &bootstrap), 3);
 }
 END_TEST
@@ -222,7 +222,7 @@ START_TEST(a_path_is_issued_by_the_host_or_by_streams)
 {
 	struct batoni_path_ops path;
 
-	fill(&batoni_path_table, &path);
+	fill_table(&batoni_path_table, &path);
 	path.host_issued = NULL;
 	ck_assert_str_eq(missing(), "path.host_issued");
 	path.scrapping = NULL;
@@ -232,7 +232,7 @@ START_TEST(a_path_is_issued_by_the_host_or_by_streams)
 	ck_assert_ptr_null(missing());
 	path.stream_issued = NULL;
 	ck_assert_str_eq(missing(), "path.host_issued");
-	fill(&batoni_path_table, &path);
+	fill_table(&batoni_path_table, &path);
 	path.stream_issued = NULL;
 	ck_assert_str_eq(missing(), "path.stream_issued");
 	path.taking = NULL;
@@ -246,7 +246,7 @@ START_TEST(a_path_takes_what_it_serves)
 {
 	struct batoni_path_ops path;
 
-	fill(&batoni_path_table, &path);
+	fill_table(&batoni_path_table, &path);
 	path.serving = NULL;
 	ck_assert_str_eq(missing(), "path.serving");
 	path.taking = NULL;

@@ -36,7 +36,7 @@ op_of(int i, int peer, int tag, enum batoni_direction direction)
 
 /* n operations of one key; the FIFO they are in. */
 static struct batoni_fifo *
-fill(struct batoni_fifo_table *table, int n)
+fill_fifo(struct batoni_fifo_table *table, int n)
 {
 	struct batoni_fifo *fifo = NULL;
 
@@ -68,7 +68,7 @@ START_TEST(operations_come_out_in_the_order_they_went_in)
 	struct batoni_fifo *fifo;
 
 	open_table(&table, 8);
-	fifo = fill(&table, 5);
+	fifo = fill_fifo(&table, 5);
 	ck_assert_uint_eq(table.live, 1);
 	ck_assert_uint_eq(ops[2].flags & BATONI_FLAG_FIFO, BATONI_FLAG_FIFO);
 	ck_assert_ptr_eq(fifo->head, &ops[0]);
@@ -86,7 +86,7 @@ START_TEST(any_operation_can_be_removed)
 
 	for (int i = 0; i < 5; i++) {
 		open_table(&table, 8);
-		fifo = fill(&table, 5);
+		fifo = fill_fifo(&table, 5);
 		batoni_fifo_remove(fifo, &ops[i]);
 		ck_assert_uint_eq(ops[i].flags & BATONI_FLAG_FIFO, 0);
 		ck_assert_uint_eq(drain(fifo), left[i]);
@@ -102,7 +102,7 @@ START_TEST(append_after_the_last_was_removed_finds_the_end)
 	struct batoni_fifo *fifo;
 
 	open_table(&table, 8);
-	fifo = fill(&table, 3);
+	fifo = fill_fifo(&table, 3);
 	batoni_fifo_remove(fifo, &ops[2]);
 	batoni_fifo_append(&table, op_of(3, 1, 7, BATONI_SEND));
 	ck_assert_uint_eq(drain(fifo), 124);
@@ -164,7 +164,7 @@ START_TEST(retire_keeps_fifos_that_are_used_or_ready)
 	uint64_t key;
 
 	open_table(&table, 1);
-	fifo = fill(&table, 1);
+	fifo = fill_fifo(&table, 1);
 	key = fifo->by_key.key;
 	batoni_fifo_retire(&table, fifo);
 	ck_assert_ptr_eq(batoni_fifo_find(&table, key), fifo);

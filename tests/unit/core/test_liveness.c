@@ -55,7 +55,7 @@ expect(struct batoni_path *path, int change)
 }
 
 static int
-find(struct batoni_path *path, int peer, int *tag_p)
+find_come(struct batoni_path *path, int peer, int *tag_p)
 {
 	struct batoni_upcalls *upcalls = path->upcalls;
 
@@ -92,7 +92,7 @@ meet(struct batoni_path *path, struct batoni_transfer *receive,
 }
 
 static const struct batoni_unmatched_ops unmatched = {
-	.expect = expect, .find = find, .hold = hold, .meet = meet};
+	.expect = expect, .find = find_come, .hold = hold, .meet = meet};
 
 static void
 setup(void)
@@ -135,7 +135,7 @@ make_passes(unsigned n)
 }
 
 static void
-check(void)
+check_now(void)
 {
 	batoni_lock();
 	batoni_engine.peers_checked_ns = 0;
@@ -159,10 +159,10 @@ START_TEST(operations_in_order_end_together_once_a_peer_is_silent)
 
 	enqueue_many(requests, MANY);
 	ck_assert_uint_eq(transport.issues, 1);
-	check();
+	check_now();
 	make_passes(PASSES);
 	scripted_assert_pending(requests[0]);
-	check();
+	check_now();
 	for (int i = 0; i < MANY; i++)
 		scripted_assert_ended(requests[i], BATON_ERR_PEER);
 	/* No send was issued. */
@@ -186,13 +186,13 @@ START_TEST(what_names_a_living_rank_goes_on)
 	                            &living),
 	                 BATON_OK);
 	dead = scripted_recv(comm, s, 1, NULL);
-	check();
+	check_now();
 	make_passes(PASSES);
-	check();
+	check_now();
 	scripted_assert_ended(dead, BATON_ERR_PEER);
 	scripted_assert_ended(scripted_send(comm, s, 1, NULL), BATON_ERR_PEER);
 	for (int i = 0; i < 3; i++)
-		check();
+		check_now();
 	scripted_assert_pending(living);
 	end_recv(7, BATON_OK);
 	scripted_assert_ended(living, BATON_OK);
@@ -211,9 +211,9 @@ START_TEST(a_launch_that_names_a_silent_peer_ends_at_once)
 	                            NULL),
 	                 BATON_OK);
 	ck_assert_int_eq(baton_plan_end(comm, &plan), BATON_OK);
-	check();
+	check_now();
 	make_passes(PASSES);
-	check();
+	check_now();
 	scripted_assert_ended(first, BATON_ERR_PEER);
 	issues = transport.issues;
 	ck_assert_int_eq(baton_plan_launch(plan, NULL, &request), BATON_OK);
@@ -228,9 +228,9 @@ START_TEST(a_receive_whose_message_has_come_ends_with_it)
 {
 	baton_request first = scripted_recv(comm, s, 0, NULL), got, none;
 
-	check();
+	check_now();
 	make_passes(PASSES);
-	check();
+	check_now();
 	scripted_assert_ended(first, BATON_ERR_PEER);
 	transport.take_back = BATON_ERR_BUSY;
 	got = scripted_recv(comm, s, 1, NULL);
@@ -261,10 +261,10 @@ START_TEST(a_peer_whose_end_frees_a_lent_buffer_is_checked)
 	transport.take_back = BATON_ERR_BUSY;
 	ck_assert_int_eq(baton_cancel(lent), BATON_OK);
 	baton_progress(comm);
-	check();
+	check_now();
 	ck_assert_uint_eq(comm->liveness.gone, 0);
 	comm->liveness.frees = 1;
-	check();
+	check_now();
 	ck_assert_uint_eq(comm->liveness.gone, 1);
 	comm->liveness.frees = 0;
 	end_send(0, BATON_OK);
@@ -280,9 +280,9 @@ START_TEST(a_peer_is_silent_only_when_the_messages_were_tested_often)
 	baton_request first = scripted_recv(comm, s, 0, NULL);
 	baton_request second = scripted_recv(comm, s, 1, NULL);
 
-	check();
+	check_now();
 	make_passes(10);
-	check();
+	check_now();
 	scripted_assert_ended(first, BATON_ERR_PEER);
 	scripted_assert_pending(second);
 	make_passes(10);
@@ -478,7 +478,7 @@ START_TEST(a_communicator_that_is_probed_no_more_is_not_checked)
 	ck_assert_int_eq(probe(1, 7), BATON_PENDING);
 	ck_assert_ptr_eq(batoni_engine.probed, comm);
 	comm->liveness.probed_ns = 0;
-	check();
+	check_now();
 	ck_assert_ptr_null(batoni_engine.probed);
 	ck_assert(!comm->liveness.probed);
 }

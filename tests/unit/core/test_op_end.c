@@ -303,7 +303,7 @@ START_TEST(a_broken_transport_is_handed_nothing_more)
 END_TEST
 
 static void
-run(void *arg)
+set_to_one(void *arg)
 {
 	*(int *)arg = 1;
 }
@@ -318,7 +318,7 @@ START_TEST(abort_ends_all_kinds_and_frees_all_streams)
 	issued = scripted_recv(comm, s, 1, NULL);
 	ck_assert_int_eq(baton_record(comm, s, NULL, &record), BATON_OK);
 	queued = scripted_send(comm, s, 2, NULL);
-	ck_assert_int_eq(baton_stream_launch(comm, s, run, &ran), BATON_OK);
+	ck_assert_int_eq(baton_stream_launch(comm, s, set_to_one, &ran), BATON_OK);
 	ck_assert_int_eq(baton_stream_wait(comm, t, queued), BATON_OK);
 	timed = scripted_recv(comm, t, 3, &options);
 	options = detached();

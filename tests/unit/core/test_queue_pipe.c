@@ -107,7 +107,7 @@ is_listening(void)
 }
 
 static size_t
-take(struct baton_queue *from)
+poll_four(struct baton_queue *from)
 {
 	struct baton_completion done[4];
 
@@ -126,7 +126,7 @@ START_TEST(a_ring_wakes_the_program_once_for_each_arming)
 			ring();
 		ck_assert(!is_listening());
 		ck_assert(is_readable(queue));
-		ck_assert_uint_eq(take(queue), 0);
+		ck_assert_uint_eq(poll_four(queue), 0);
 		ck_assert(!is_readable(queue));
 		ring();
 		ck_assert(!is_readable(queue));
@@ -141,7 +141,7 @@ START_TEST(what_the_poll_brings_needs_no_eventfd)
 	ring();
 	let_end(1);
 	unpark();
-	ck_assert_uint_eq(take(queue), 1);
+	ck_assert_uint_eq(poll_four(queue), 1);
 	ck_assert(!is_readable(queue));
 }
 END_TEST
@@ -151,12 +151,12 @@ START_TEST(a_poll_that_takes_nothing_leaves_the_queue_armed)
 	pend(queue, 1);
 	ck_assert_int_eq(baton_queue_arm(queue), BATON_OK);
 	ring();
-	ck_assert_uint_eq(take(queue), 0);
+	ck_assert_uint_eq(poll_four(queue), 0);
 	let_end(1);
 	unpark();
 	baton_progress(comm);
 	ck_assert(is_readable(queue));
-	ck_assert_uint_eq(take(queue), 1);
+	ck_assert_uint_eq(poll_four(queue), 1);
 }
 END_TEST
 
@@ -169,10 +169,10 @@ START_TEST(a_queue_that_was_delivered_to_listens_no_more)
 	baton_progress(comm);
 	ck_assert(is_readable(queue));
 	ck_assert(!is_listening());
-	ck_assert_uint_eq(take(queue), 1);
+	ck_assert_uint_eq(poll_four(queue), 1);
 	let_end(2);
 	unpark();
-	ck_assert_uint_eq(take(other), 1);
+	ck_assert_uint_eq(poll_four(other), 1);
 	/* Nothing is pending. */
 	ck_assert_int_eq(baton_queue_arm(queue), BATON_OK);
 	ck_assert(!is_listening());
@@ -189,7 +189,7 @@ START_TEST(arming_finds_what_has_come)
 	ck_assert(!is_readable(queue));
 	ck_assert(!is_listening());
 	unpark();
-	ck_assert_uint_eq(take(queue), 1);
+	ck_assert_uint_eq(poll_four(queue), 1);
 }
 END_TEST
 
@@ -215,26 +215,26 @@ START_TEST(a_late_byte_wakes_once)
 	pend(queue, 1);
 	ck_assert_int_eq(baton_queue_arm(queue), BATON_OK);
 	atomic_fetch_and(&batoni_bell()->listening, ~BATONI_LISTEN_FD);
-	ck_assert_uint_eq(take(queue), 0);
+	ck_assert_uint_eq(poll_four(queue), 0);
 	ck_assert_int_eq(baton_queue_arm(queue), BATON_OK);
 	ck_assert(!is_readable(queue));
 	ck_assert_int_eq(write(batoni_pipe_fd(), &byte, 1), 1);
 	ck_assert(is_readable(queue));
-	ck_assert_uint_eq(take(queue), 0);
+	ck_assert_uint_eq(poll_four(queue), 0);
 	ck_assert(!is_readable(queue));
 	/* The arming holds. */
 	ring();
 	ck_assert(is_readable(queue));
-	ck_assert_uint_eq(take(queue), 0);
+	ck_assert_uint_eq(poll_four(queue), 0);
 	ck_assert(!is_readable(queue));
 	/* The same behind the last wake-up: nobody arms again. */
 	ck_assert_int_eq(baton_queue_arm(queue), BATON_OK);
 	atomic_fetch_and(&batoni_bell()->listening, ~BATONI_LISTEN_FD);
 	let_end(1);
 	unpark();
-	ck_assert_uint_eq(take(queue), 1);
+	ck_assert_uint_eq(poll_four(queue), 1);
 	ck_assert_int_eq(write(batoni_pipe_fd(), &byte, 1), 1);
-	ck_assert_uint_eq(take(queue), 0);
+	ck_assert_uint_eq(poll_four(queue), 0);
 	ck_assert(!is_readable(queue));
 }
 END_TEST
@@ -266,15 +266,15 @@ START_TEST(one_queue_has_the_pipe_and_gives_it_up_when_it_is_not_armed)
 	ck_assert(!is_readable(other));
 	/* The program of the first drives for both. */
 	let_end(2);
-	ck_assert_uint_eq(take(queue), 0);
+	ck_assert_uint_eq(poll_four(queue), 0);
 	ck_assert(is_readable(other));
-	ck_assert_uint_eq(take(other), 1);
+	ck_assert_uint_eq(poll_four(other), 1);
 	pend(other, 3);
 	ck_assert_int_eq(baton_queue_arm(other), BATON_OK);
 	ring();
 	ck_assert(is_readable(other));
 	ck_assert(!is_readable(queue));
-	ck_assert_uint_eq(take(other), 0);
+	ck_assert_uint_eq(poll_four(other), 0);
 }
 END_TEST
 
@@ -294,17 +294,17 @@ START_TEST(a_queue_that_is_left_armed_gives_the_pipe_up_when_it_was_rung)
 	ring();
 	ck_assert(is_readable(other));
 	let_end(1);
-	ck_assert_uint_eq(take(other), 0);
+	ck_assert_uint_eq(poll_four(other), 0);
 	ck_assert(is_readable(queue));
 	ck_assert(!is_readable(other));
-	ck_assert_uint_eq(take(queue), 1);
+	ck_assert_uint_eq(poll_four(queue), 1);
 }
 END_TEST
 
 static void *
 poll_elsewhere(void *arg)
 {
-	ck_assert_uint_eq(take(arg), 0);
+	ck_assert_uint_eq(poll_four(arg), 0);
 	return NULL;
 }
 
@@ -328,7 +328,7 @@ START_TEST(a_thread_that_may_not_drive_takes_the_byte_too)
 	unpark();
 	baton_progress(comm);
 	ck_assert(is_readable(queue));
-	ck_assert_uint_eq(take(queue), 1);
+	ck_assert_uint_eq(poll_four(queue), 1);
 }
 END_TEST
 
@@ -343,7 +343,7 @@ START_TEST(a_queue_that_is_destroyed_gives_the_pipe_up)
 	ck_assert_int_eq(baton_queue_arm(other), BATON_OK);
 	ring();
 	ck_assert(is_readable(other));
-	ck_assert_uint_eq(take(other), 0);
+	ck_assert_uint_eq(poll_four(other), 0);
 	ck_assert(!is_readable(other));
 }
 END_TEST
@@ -362,7 +362,7 @@ START_TEST(a_late_byte_of_a_queue_that_has_gone_wakes_the_next_once)
 	ck_assert_int_eq(baton_queue_arm(other), BATON_OK);
 	ck_assert_int_eq(write(batoni_pipe_fd(), &byte, 1), 1);
 	ck_assert(is_readable(other));
-	ck_assert_uint_eq(take(other), 0);
+	ck_assert_uint_eq(poll_four(other), 0);
 	ck_assert(!is_readable(other));
 	ck_assert(is_listening());
 }
@@ -412,7 +412,7 @@ START_TEST(arming_does_not_wait_for_a_thread_that_drives)
 	unpark();
 	baton_progress(comm);
 	ck_assert(is_readable(queue));
-	ck_assert_uint_eq(take(queue), 1);
+	ck_assert_uint_eq(poll_four(queue), 1);
 }
 END_TEST
 

@@ -54,7 +54,7 @@ let_end(int tag, enum baton_status status)
 }
 
 static void
-end(int tag, enum baton_status status)
+end_as(int tag, enum baton_status status)
 {
 	let_end(tag, status);
 	baton_progress(comm);
@@ -98,7 +98,7 @@ START_TEST(test_of_one_that_is_over_makes_no_pass)
 	size_t tests;
 
 	pend(requests, 2);
-	end(0, BATON_OK);
+	end_as(0, BATON_OK);
 	tests = atomic_load(&transport.tests);
 	ck_assert_int_eq(baton_test(requests[0], NULL), BATON_OK);
 	ck_assert_uint_eq(atomic_load(&transport.tests), tests);
@@ -160,7 +160,7 @@ START_TEST(finish_of_one_that_is_over_releases_it)
 	baton_request a;
 
 	pend(&a, 1);
-	end(0, BATON_OK);
+	end_as(0, BATON_OK);
 	ck_assert_int_eq(baton_finish(&a, 0, NULL), BATON_OK);
 	ck_assert_uint_eq(a, BATON_REQUEST_NULL);
 	scripted_assert_free(comm, 16);
@@ -245,8 +245,8 @@ START_TEST(error_text_is_cut_and_always_terminated)
 	ck_assert_int_eq(baton_request_error(requests[0], text, sizeof(text)),
 	                 BATON_OK);
 	ck_assert_str_eq(text, "");
-	end(0, BATON_OK);
-	end(1, BATON_ERR_TRUNCATED);
+	end_as(0, BATON_OK);
+	end_as(1, BATON_ERR_TRUNCATED);
 	ck_assert_int_eq(baton_request_error(requests[0], text, sizeof(text)),
 	                 BATON_OK);
 	ck_assert_str_eq(text, "");
@@ -313,7 +313,7 @@ START_TEST(without_the_option_there_are_no_stamps)
 	baton_request a;
 
 	pend(&a, 1);
-	end(0, BATON_OK);
+	end_as(0, BATON_OK);
 	assert_stamps(a, 0, 0, 0);
 }
 END_TEST
@@ -369,7 +369,7 @@ START_TEST(wait_any_tells_a_stale_one)
 	ck_assert_int_eq(baton_wait_any(requests, 3, -1, &index, NULL),
 	                 BATON_ERR_STALE);
 	ck_assert_uint_eq(index, 2);
-	end(1, BATON_OK);
+	end_as(1, BATON_OK);
 	ck_assert_int_eq(baton_wait_any(requests, 3, -1, &index, NULL),
 	                 BATON_OK);
 	ck_assert_uint_eq(index, 1);
@@ -448,7 +448,7 @@ START_TEST(test_some_of_nothing_is_ok_and_of_a_stale_one_stale)
 	ck_assert_int_eq(baton_test_some(NULL, 0, indices, 3, &done), BATON_OK);
 	ck_assert_uint_eq(done, 0);
 	pend(requests, 2);
-	end(0, BATON_OK);
+	end_as(0, BATON_OK);
 	requests[2] = stale();
 	done = 99;
 	ck_assert_int_eq(baton_test_some(requests, 3, indices, 3, &done),
@@ -476,7 +476,7 @@ START_TEST(finish_all_releases_when_all_have_ended)
 	memset(done, 0x55, sizeof(done));
 	pend(requests, 3);
 	memcpy(copies, requests, sizeof(copies));
-	end(0, BATON_OK);
+	end_as(0, BATON_OK);
 	/* Nothing is released before. */
 	ck_assert_int_eq(baton_finish_all(requests, 4, 0, done), BATON_PENDING);
 	ck_assert_int_eq(baton_finish_all(requests, 4, 1, NULL), BATON_PENDING);
@@ -514,19 +514,19 @@ START_TEST(finish_all_with_a_stale_one_releases_none)
 	baton_request requests[3];
 
 	pend(requests, 2);
-	end(0, BATON_OK);
+	end_as(0, BATON_OK);
 	requests[2] = stale();
 	ck_assert_int_eq(baton_finish_all(requests, 3, -1, NULL),
 	                 BATON_ERR_STALE);
 	ck_assert_int_eq(baton_test(requests[0], NULL), BATON_OK);
-	end(1, BATON_OK);
+	end_as(1, BATON_OK);
 	ck_assert_int_eq(baton_finish_all(requests, 3, -1, NULL),
 	                 BATON_ERR_STALE);
 	ck_assert_int_eq(baton_finish_all(requests, 2, -1, NULL), BATON_OK);
 	/* One that is there twice is found released. */
 	pend(requests, 1);
 	requests[1] = requests[0];
-	end(0, BATON_OK);
+	end_as(0, BATON_OK);
 	ck_assert_int_eq(baton_finish_all(requests, 2, -1, NULL),
 	                 BATON_ERR_STALE);
 	ck_assert_uint_eq(requests[0], BATON_REQUEST_NULL);

@@ -115,8 +115,8 @@ enqueue_and_release(void *arg)
 }
 
 static void
-check(const struct published *p, enum baton_status status, bool may_pend,
-      const struct baton_completion *completion)
+check_published(const struct published *p, enum baton_status status, bool may_pend,
+                const struct baton_completion *completion)
 {
 	if (status == BATON_ERR_STALE || (may_pend && status == BATON_PENDING))
 		return;
@@ -143,30 +143,30 @@ ask(const struct published *p, unsigned how)
 	switch (how) {
 	case 0:
 		status = baton_wait(request, -1, &completion);
-		check(p, status, false, &completion);
+		check_published(p, status, false, &completion);
 		break;
 	case 1:
 		status = baton_finish(&request, -1, &completion);
-		check(p, status, false, &completion);
+		check_published(p, status, false, &completion);
 		break;
 	case 2:
 		status = baton_test(request, &completion);
-		check(p, status, true, &completion);
+		check_published(p, status, true, &completion);
 		break;
 	case 3:
 		status = baton_wait_any(&request, 1, -1, &index, &completion);
-		check(p, status, false, &completion);
+		check_published(p, status, false, &completion);
 		break;
 	case 4:
-		check(p, baton_wait_all(&request, 1, -1), false, NULL);
+		check_published(p, baton_wait_all(&request, 1, -1), false, NULL);
 		break;
 	case 5:
 		status = baton_test_some(&request, 1, indices, 1, &done);
-		check(p, status, true, NULL);
+		check_published(p, status, true, NULL);
 		break;
 	case 6:
 		status = baton_request_error(request, text, sizeof(text));
-		check(p, status, false, NULL);
+		check_published(p, status, false, NULL);
 		if (status == BATON_OK)
 			ck_assert_str_eq(text, "");
 		break;
@@ -178,16 +178,16 @@ ask(const struct published *p, unsigned how)
 		joined = request;
 		status = baton_stream_wait(comm, joining, request);
 		if (status != BATON_ERR_AGAIN)
-			check(p, status, false, NULL);
+			check_published(p, status, false, NULL);
 		break;
 	case 8:
 		status = baton_wait(request, 0, &completion);
-		check(p, status, true, &completion);
+		check_published(p, status, true, &completion);
 		break;
 	default:
 		ck_assert_int_eq(baton_group_begin(other), BATON_OK);
 		status = baton_wait_all(&request, 1, 0);
-		check(p, status, true, NULL);
+		check_published(p, status, true, NULL);
 		ck_assert_int_eq(baton_group_end(other), BATON_OK);
 	}
 }

@@ -35,7 +35,7 @@ tool(void)
 }
 
 static const struct nvtx_tool_range *
-find(const char *name)
+range_named(const char *name)
 {
 	const struct nvtx_tool *seen = tool();
 
@@ -74,7 +74,7 @@ assert_phases(const char *what, unsigned batch, size_t bytes)
 	for (int i = 0; i < 3; i++) {
 		snprintf(name, sizeof(name), "Batch-%u %s%s", batch, phases[i],
 		         what);
-		range = find(name);
+		range = range_named(name);
 		ck_assert_uint_eq(range->payload, bytes);
 		if (before)
 			assert_before(before, range);
@@ -185,8 +185,8 @@ START_TEST(copies_are_a_phase_within_the_transfer)
 	finish(b, BATON_OK);
 	assert_phases("Send-1", 1, 300000);
 	assert_phases("Recv-0", 2, 300000);
-	assert_within(find("Batch-1 SendMemcpy-1"), find("Batch-1 Send-1"));
-	assert_within(find("Batch-2 RecvMemcpy-0"), find("Batch-2 Recv-0"));
+	assert_within(range_named("Batch-1 SendMemcpy-1"), range_named("Batch-1 Send-1"));
+	assert_within(range_named("Batch-2 RecvMemcpy-0"), range_named("Batch-2 Recv-0"));
 	fake_memory_free(to);
 	fake_memory_free(from);
 	close_all();
@@ -250,8 +250,8 @@ START_TEST(signals_waits_records_and_plans_have_ranges)
 	assert_phases("Signal-1", 5, 0);
 	assert_phases("Signal-0", 5, 0);
 	assert_phases("Wait-several", 5, 0);
-	assert_within(find("Batch-5 Wait-several"), find("Batch-5 Plan"));
-	find("Batch-5 Record");
+	assert_within(range_named("Batch-5 Wait-several"), range_named("Batch-5 Plan"));
+	range_named("Batch-5 Record");
 	close_all();
 }
 END_TEST

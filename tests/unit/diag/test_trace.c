@@ -109,7 +109,7 @@ kind_name(int rank, const struct baton_trace_operation *op)
 
 /* The n-th operation of that kind, from 0, by serial. */
 static const struct baton_trace_operation *
-find(int rank, const char *kind, unsigned n)
+nth_of_kind(int rank, const char *kind, unsigned n)
 {
 	for (uint64_t serial = 1; serial <= files[rank].header->serials; serial++) {
 		const struct baton_trace_operation *op = slot(rank, serial);
@@ -253,13 +253,13 @@ START_TEST(an_operation_tells_its_life)
 	                            streams[1], &options, &request),
 	                 BATON_OK);
 	ck_assert_uint_eq(map_files(), 2);
-	recv = find(1, "recv", 0);
+	recv = nth_of_kind(1, "recv", 0);
 	ck_assert_int_eq(recv->state, BATON_STATE_ISSUED);
 	ck_assert_int_eq(recv->status, BATON_PENDING);
 	ck_assert_uint_eq(recv->completed, 0);
 	finish(send_to(0, 1, 5, 100), BATON_OK);
 	finish(request, BATON_OK);
-	send = find(0, "send", 0);
+	send = nth_of_kind(0, "send", 0);
 	ck_assert_int_eq(recv->state, BATON_STATE_ENDED);
 	ck_assert_int_eq(recv->status, BATON_OK);
 	ck_assert_int_eq(recv->peer, 0);
@@ -376,8 +376,8 @@ START_TEST(a_killed_process_leaves_a_readable_file)
 	assert_counts(&received, 2, 0, 0);
 	ck_assert_int_eq(counted(0, BATON_OPERATION_SEND, 1, 7).peer, -3);
 	/* The second waits behind the first, at the transport. */
-	ck_assert_int_eq(find(1, "recv", 1)->state, BATON_STATE_ISSUED);
-	second = find(1, "recv", 2);
+	ck_assert_int_eq(nth_of_kind(1, "recv", 1)->state, BATON_STATE_ISSUED);
+	second = nth_of_kind(1, "recv", 2);
 	ck_assert_int_eq(second->status, BATON_PENDING);
 	ck_assert_int_eq(second->tag, 7);
 }
@@ -398,7 +398,7 @@ START_TEST(calls_that_are_refused_are_not_there)
 	map_files();
 	ck_assert_uint_eq(files[0].header->serials, 0);
 	exchange(0, 1);
-	ck_assert_uint_eq(find(0, "send", 0)->serial, 1);
+	ck_assert_uint_eq(nth_of_kind(0, "send", 0)->serial, 1);
 	close_comms(2);
 }
 END_TEST
@@ -422,9 +422,9 @@ START_TEST(failures_have_their_status)
 	ck_assert_int_eq(baton_comm_abort(comms[1]), BATON_OK);
 	finish(request, BATON_ERR_ABORTED);
 	map_files();
-	ck_assert_int_eq(find(1, "recv", 0)->status, BATON_ERR_CANCELED);
-	ck_assert_int_eq(find(1, "recv", 1)->status, BATON_ERR_TIMEOUT);
-	ck_assert_int_eq(find(1, "recv", 2)->status, BATON_ERR_ABORTED);
+	ck_assert_int_eq(nth_of_kind(1, "recv", 0)->status, BATON_ERR_CANCELED);
+	ck_assert_int_eq(nth_of_kind(1, "recv", 1)->status, BATON_ERR_TIMEOUT);
+	ck_assert_int_eq(nth_of_kind(1, "recv", 2)->status, BATON_ERR_ABORTED);
 	received = counted(1, BATON_OPERATION_RECV, 0, 1);
 	assert_counts(&received, 3, 0, 3);
 	ck_assert_int_eq(files[1].header->status, BATON_ERR_ABORTED);
@@ -442,13 +442,13 @@ START_TEST(receives_from_any_rank_move_to_the_rank_of_their_message)
 	open_comms(2);
 	request = recv_from(1, BATON_ANY_SOURCE, 4, 10);
 	map_files();
-	ck_assert_int_eq(find(1, "recv", 0)->peer, -1);
-	ck_assert(find(1, "recv", 0)->flags & BATON_TRACE_ANY_SOURCE);
+	ck_assert_int_eq(nth_of_kind(1, "recv", 0)->peer, -1);
+	ck_assert(nth_of_kind(1, "recv", 0)->flags & BATON_TRACE_ANY_SOURCE);
 	any = counted(1, BATON_OPERATION_RECV, -1, 4);
 	assert_counts(&any, 1, 0, 0);
 	finish(send_to(0, 1, 4, 10), BATON_OK);
 	finish(request, BATON_OK);
-	ck_assert_int_eq(find(1, "recv", 0)->peer, 0);
+	ck_assert_int_eq(nth_of_kind(1, "recv", 0)->peer, 0);
 	any = counted(1, BATON_OPERATION_RECV, -1, 4);
 	named = counted(1, BATON_OPERATION_RECV, 0, 4);
 	ck_assert_uint_eq(any.called - any.moved, 0);
@@ -492,7 +492,7 @@ START_TEST(what_a_probe_has_found_is_there_and_counts_once)
 	sent = send_to(0, 1, 3, 10);
 	message = probe_for(1, 0, 3);
 	map_files();
-	found = find(1, "message", 0);
+	found = nth_of_kind(1, "message", 0);
 	ck_assert_int_eq(found->status, BATON_PENDING);
 	ck_assert_int_eq(found->peer, 0);
 	ck_assert_int_eq(found->tag, 3);
@@ -504,7 +504,7 @@ START_TEST(what_a_probe_has_found_is_there_and_counts_once)
 	early = recv_message(1, message, streams[1]);
 	finish(early, BATON_OK);
 	finish(sent, BATON_OK);
-	received = find(1, "recv", 0);
+	received = nth_of_kind(1, "recv", 0);
 	ck_assert_uint_eq(received->flags & BATON_TRACE_FOUND, BATON_TRACE_FOUND);
 	ck_assert_uint_eq(received->signals, found->serial);
 	ck_assert_int_eq(found->status, BATON_OK);
@@ -535,15 +535,15 @@ START_TEST(what_a_probe_has_found_and_is_discarded_has_failed_once)
 	finish(before, BATON_OK);
 	probe_for(1, 0, 3);
 	map_files();
-	ck_assert_int_eq(find(1, "message", 0)->status, BATON_ERR_CANCELED);
-	ck_assert_int_eq(find(1, "message", 1)->status, BATON_PENDING);
+	ck_assert_int_eq(nth_of_kind(1, "message", 0)->status, BATON_ERR_CANCELED);
+	ck_assert_int_eq(nth_of_kind(1, "message", 1)->status, BATON_PENDING);
 	counter = counted(1, BATON_OPERATION_RECV, 0, 3);
 	assert_counts(&counter, 2, 0, 1);
 	/* What it discards ends the send of the other. */
 	ck_assert_int_eq(baton_comm_destroy(comms[1]), BATON_OK);
 	ck_assert_int_eq(baton_stream_destroy(comms[0], streams[0]), BATON_OK);
 	ck_assert_int_eq(baton_comm_destroy(comms[0]), BATON_OK);
-	ck_assert_int_eq(find(1, "message", 1)->status, BATON_ERR_CANCELED);
+	ck_assert_int_eq(nth_of_kind(1, "message", 1)->status, BATON_ERR_CANCELED);
 	counter = counted(1, BATON_OPERATION_RECV, 0, 3);
 	assert_counts(&counter, 2, 0, 2);
 }
@@ -566,13 +566,13 @@ START_TEST(signals_and_waits_have_their_index_and_number)
 	ck_assert_int_eq(baton_signal_add(1, 2, 0, 3, 0, comms[0], streams[0], NULL, NULL),
 	                 BATON_OK);
 	map_files();
-	wait = find(1, "wait_signal", 0);
+	wait = nth_of_kind(1, "wait_signal", 0);
 	ck_assert_int_eq(wait->peer, 0);
 	ck_assert_int_eq(wait->signal, 2);
 	ck_assert_int_eq(wait->context, 0);
 	ck_assert_uint_eq(wait->signals, 4);
 	ck_assert_int_eq(wait->status, BATON_PENDING);
-	wait = find(1, "wait_signal", 1);
+	wait = nth_of_kind(1, "wait_signal", 1);
 	ck_assert_int_eq(wait->peer, -1);
 	ck_assert(wait->flags & BATON_TRACE_TERMS);
 	for (int i = 0; i < 2; i++) {
@@ -583,7 +583,7 @@ START_TEST(signals_and_waits_have_their_index_and_number)
 		ck_assert_int_eq(term->signal, two[i].signal_index);
 		ck_assert_uint_eq(term->signals, (unsigned)two[i].op_count);
 	}
-	ck_assert_uint_eq(find(0, "signal", 0)->signals, 3);
+	ck_assert_uint_eq(nth_of_kind(0, "signal", 0)->signals, 3);
 	/* Which signal is missing: one of 4 from rank 0. */
 	signaled = counted(0, BATON_OPERATION_SIGNAL, 1, 2);
 	awaited = counted(1, BATON_OPERATION_WAIT_SIGNAL, 0, 2);
@@ -627,13 +627,13 @@ START_TEST(groups_and_plans_are_parents)
 	finish(request, BATON_OK);
 	ck_assert_int_eq(baton_plan_destroy(plan), BATON_OK);
 	map_files();
-	send = find(0, "send", 0);
+	send = nth_of_kind(0, "send", 0);
 	group = slot(0, send->parent);
 	ck_assert_str_eq(kind_name(0, group), "group");
 	ck_assert(send->flags & BATON_TRACE_GROUPED);
-	ck_assert_uint_eq(find(0, "recv", 0)->parent, send->parent);
+	ck_assert_uint_eq(nth_of_kind(0, "recv", 0)->parent, send->parent);
 	ck_assert_int_eq(group->status, BATON_OK);
-	send = find(0, "send", 1);
+	send = nth_of_kind(0, "send", 1);
 	launch = slot(0, send->parent);
 	ck_assert_uint_eq(launch->kind, BATON_OPERATION_PLAN);
 	ck_assert_uint_eq(launch->user_data, 5);
@@ -683,7 +683,7 @@ START_TEST(without_a_counter_stamps_are_of_passes)
 	map_files();
 	ck_assert_uint_eq(files[0].header->clock, BATON_TRACE_PASSES);
 	ck_assert_uint_eq(files[0].header->ticks_per_second, 1000000000);
-	recv = find(1, "recv", 0);
+	recv = nth_of_kind(1, "recv", 0);
 	ck_assert_uint_ge(recv->completed, recv->enqueued);
 	ck_assert_uint_le(recv->completed, batoni_real_ns());
 	ck_assert_uint_ge(recv->enqueued, files[0].header->first.ticks);
@@ -767,9 +767,9 @@ START_TEST(what_is_called_beside_the_driver_is_there_at_once)
 	finish(recv_from(1, 0, 5, 10), BATON_OK);
 	ck_assert_ptr_null(handed(0, 1));
 	ck_assert_ptr_null(handed(1, 1));
-	ck_assert_int_eq(find(0, "send", 0)->state, BATON_STATE_ENDED);
-	ck_assert_uint_eq(find(0, "send", 0)->serial, 1);
-	serial = find(1, "wait_signal", 0)->serial;
+	ck_assert_int_eq(nth_of_kind(0, "send", 0)->state, BATON_STATE_ENDED);
+	ck_assert_uint_eq(nth_of_kind(0, "send", 0)->serial, 1);
+	serial = nth_of_kind(1, "wait_signal", 0)->serial;
 	ck_assert_uint_eq(serial, 1);
 	ck_assert(slot(1, serial + 1)->flags & BATON_TRACE_TERM);
 	ck_assert_int_eq(slot(1, serial + 2)->signal, 3);
@@ -810,12 +810,12 @@ START_TEST(a_group_that_ends_beside_the_driver_leaves_no_entry)
 	pthread_barrier_wait(&turn);
 	pthread_join(thread, NULL);
 	map_files();
-	ck_assert_ptr_nonnull(handed(1, find(1, "group", 0)->serial));
+	ck_assert_ptr_nonnull(handed(1, nth_of_kind(1, "group", 0)->serial));
 	batoni_unlock();
 	finish(send_to(0, 1, 5, 10), BATON_OK);
 	finish(request, BATON_OK);
-	ck_assert_int_eq(find(1, "group", 0)->state, BATON_STATE_ENDED);
-	ck_assert_ptr_null(handed(1, find(1, "group", 0)->serial));
+	ck_assert_int_eq(nth_of_kind(1, "group", 0)->state, BATON_STATE_ENDED);
+	ck_assert_ptr_null(handed(1, nth_of_kind(1, "group", 0)->serial));
 	pthread_barrier_destroy(&turn);
 	close_comms(2);
 }
@@ -826,7 +826,7 @@ END_TEST
 static atomic_bool has_run;
 
 static void
-run(void *arg)
+note_that_it_runs(void *arg)
 {
 	(void)arg;
 	atomic_store(&has_run, true);
@@ -854,11 +854,11 @@ START_TEST(a_function_that_runs_before_it_has_a_slot_is_armed)
 	options.progress = BATON_PROGRESS_THREAD;
 	ck_assert_int_eq(baton_comm_create_local(1, &options, comms), BATON_OK);
 	ck_assert_int_eq(baton_stream_create(comms[0], &streams[0]), BATON_OK);
-	ck_assert_int_eq(baton_stream_launch(comms[0], streams[0], run, NULL),
+	ck_assert_int_eq(baton_stream_launch(comms[0], streams[0], note_that_it_runs, NULL),
 	                 BATON_OK);
 	ck_assert_int_eq(baton_stream_synchronize(comms[0], streams[0]), BATON_OK);
 	map_files();
-	function = find(0, "launched function", 0);
+	function = nth_of_kind(0, "launched function", 0);
 	ck_assert_uint_ge(function->armed, function->enqueued);
 	ck_assert_uint_ge(function->completed, function->armed);
 	close_comms(1);
@@ -941,7 +941,7 @@ START_TEST(a_function_that_waits_outlives_the_ring)
 	ck_assert_int_eq(baton_recv(in, 10, BATON_UINT8, 0, 9, comms[1], other, NULL,
 	                            &request),
 	                 BATON_OK);
-	ck_assert_int_eq(baton_stream_launch(comms[1], other, run, NULL), BATON_OK);
+	ck_assert_int_eq(baton_stream_launch(comms[1], other, note_that_it_runs, NULL), BATON_OK);
 	for (int i = 0; i < 400; i++)
 		exchange(3, 64);
 	map_files();
@@ -1075,7 +1075,7 @@ START_TEST(calls_issue_operations_themselves_as_without)
 	ck_assert(comms[0]->plain);
 	exchange(1, 10);
 	map_files();
-	ck_assert(find(0, "send", 0)->flags & BATON_TRACE_DIRECT);
+	ck_assert(nth_of_kind(0, "send", 0)->flags & BATON_TRACE_DIRECT);
 	close_comms(2);
 }
 END_TEST

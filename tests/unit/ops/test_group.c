@@ -9,7 +9,7 @@ begin(void)
 }
 
 static void
-end(enum baton_status status)
+end_with(enum baton_status status)
 {
 	ck_assert_int_eq(baton_group_end(comm), status);
 }
@@ -25,7 +25,7 @@ START_TEST(members_are_issued_at_the_end_all_at_once)
 	b = scripted_recv(comm, s, 2, NULL);
 	c = scripted_send(comm, s, 3, NULL);
 	assert_log("");
-	end(BATON_OK);
+	end_with(BATON_OK);
 	assert_log("s1 r2 s3 ");
 	after = scripted_send(comm, s, 4, NULL);
 	/* The stream goes on when all are complete. */
@@ -51,7 +51,7 @@ START_TEST(members_that_end_within_issue_end_the_group)
 	begin();
 	a = scripted_send(comm, s, 1, NULL);
 	b = scripted_send(comm, t, 2, NULL);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	transport.issue = BATON_PENDING;
 	scripted_assert_ended(a, BATON_OK);
 	scripted_assert_ended(b, BATON_OK);
@@ -67,7 +67,7 @@ START_TEST(group_over_two_streams_waits_for_both)
 	begin();
 	a = scripted_send(comm, s, 1, NULL);
 	b = scripted_send(comm, t, 2, NULL);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	on_s = scripted_send(comm, s, 3, NULL);
 	on_t = scripted_send(comm, t, 4, NULL);
 	assert_log("r9 ");
@@ -99,7 +99,7 @@ START_TEST(detached_group_lets_its_streams_go_on_when_it_is_armed)
 	begin();
 	a = scripted_send(comm, s, 1, &options);
 	b = scripted_send(comm, t, 2, &options);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	after = scripted_send(comm, s, 3, NULL);
 	assert_log("r9 ");
 	end_recv(9, BATON_OK);
@@ -124,10 +124,10 @@ START_TEST(members_take_their_fifo_places_at_their_calls)
 
 	begin();
 	member = scripted_send(comm, s, 1, NULL);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	begin();
 	other = scripted_send(comm, s, 1, NULL);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	outside = scripted_send(comm, t, 1, &options);
 	/* The second group is not armed: what is behind it waits. */
 	assert_log("s1 ");
@@ -150,7 +150,7 @@ START_TEST(each_member_waits_for_its_own_fifo_only)
 	begin();
 	a = scripted_send(comm, t, 1, NULL); /* behind head */
 	b = scripted_send(comm, t, 2, NULL);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	assert_log("r9 s2 ");
 	end_recv(9, BATON_OK);
 	assert_log("r9 s2 s1 s1 ");
@@ -172,12 +172,12 @@ START_TEST(groups_nest_and_the_outermost_end_enqueues)
 	begin();
 	begin();
 	a = scripted_send(comm, s, 1, NULL);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	assert_log("");
 	b = scripted_send(comm, s, 2, NULL);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	assert_log("s1 s2 ");
-	end(BATON_ERR_INVALID);
+	end_with(BATON_ERR_INVALID);
 	end_send(1, BATON_OK);
 	end_send(2, BATON_OK);
 	scripted_assert_ended(a, BATON_OK);
@@ -198,7 +198,7 @@ START_TEST(groups_of_two_communicators_may_overlap)
 	ck_assert_int_eq(baton_group_begin(other), BATON_OK);
 	a = scripted_send(comm, s, 1, NULL);
 	b = scripted_send(other, s, 2, NULL);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	assert_log("s1 ");
 	ck_assert_str_eq(other_transport.log, "");
 	ck_assert_int_eq(baton_group_end(other), BATON_OK);
@@ -218,12 +218,12 @@ END_TEST
 START_TEST(empty_group_is_nothing)
 {
 	begin();
-	end(BATON_OK);
+	end_with(BATON_OK);
 	begin();
 	begin();
-	end(BATON_OK);
-	end(BATON_OK);
-	end(BATON_ERR_INVALID);
+	end_with(BATON_OK);
+	end_with(BATON_OK);
+	end_with(BATON_ERR_INVALID);
 	assert_all_free();
 }
 END_TEST
@@ -238,7 +238,7 @@ START_TEST(member_may_be_cancelled_before_the_group_ends)
 	a = scripted_send(comm, s, 1, NULL); /* the carrier of s */
 	b = scripted_send(comm, s, 2, NULL);
 	ck_assert_int_eq(baton_cancel(a), BATON_OK);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	assert_log("s2 ");
 	scripted_assert_ended(a, BATON_ERR_CANCELED);
 	assert_streams(BATON_PENDING, BATON_OK);
@@ -260,7 +260,7 @@ START_TEST(group_whose_members_are_all_cancelled_before_its_end_passes)
 		b = scripted_send(comm, t, 2, turn ? &options : NULL);
 		ck_assert_int_eq(baton_cancel(a), BATON_OK);
 		ck_assert_int_eq(baton_cancel(b), BATON_OK);
-		end(BATON_OK);
+		end_with(BATON_OK);
 		scripted_assert_ended(a, BATON_ERR_CANCELED);
 		scripted_assert_ended(b, BATON_ERR_CANCELED);
 		ck_assert_int_eq(baton_stream_query(comm, t), BATON_OK);
@@ -279,7 +279,7 @@ START_TEST(member_may_be_cancelled_before_it_is_armed)
 	a = scripted_send(comm, s, 1, NULL);
 	b = scripted_send(comm, t, 2, NULL);
 	c = scripted_send(comm, t, 3, NULL);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	/* One carrier that has been reached, one plain member. */
 	ck_assert_int_eq(baton_cancel(a), BATON_OK);
 	ck_assert_int_eq(baton_cancel(c), BATON_OK);
@@ -306,7 +306,7 @@ START_TEST(group_that_is_cancelled_before_it_is_armed_frees_its_streams)
 		a = scripted_send(comm, s, 1, turn ? &options : NULL);
 		b = scripted_send(comm, t, 2, turn ? &options : NULL);
 		c = scripted_send(comm, t, 3, turn ? &options : NULL);
-		end(BATON_OK);
+		end_with(BATON_OK);
 		ck_assert_int_eq(baton_cancel(c), BATON_OK);
 		ck_assert_int_eq(baton_cancel(b), BATON_OK);
 		assert_streams(BATON_PENDING, BATON_PENDING);
@@ -331,7 +331,7 @@ START_TEST(lent_member_lets_the_group_end)
 	begin();
 	a = scripted_send(comm, s, 1, NULL);
 	b = scripted_send(comm, t, 2, NULL);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	end_send(2, BATON_OK);
 	transport.take_back = BATON_ERR_BUSY;
 	ck_assert_int_eq(baton_cancel(a), BATON_OK);
@@ -354,7 +354,7 @@ START_TEST(deadlines_of_members_count_from_the_group_s_arming)
 	begin();
 	a = scripted_send(comm, s, 1, &options);
 	b = scripted_send(comm, t, 2, NULL);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	now += 100;
 	scripted_assert_pending(a);
 	end_recv(9, BATON_OK);
@@ -385,18 +385,18 @@ START_TEST(abort_ends_groups_of_any_age)
 
 	begin();
 	issued = scripted_send(comm, s, 1, NULL);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	begin();
 	unarmed[0] = scripted_send(comm, s, 2, NULL);
 	unarmed[1] = scripted_send(comm, t, 3, NULL);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	begin();
 	open = scripted_send(comm, s, 4, NULL);
 	ck_assert_int_eq(baton_comm_abort(comm), BATON_OK);
 	ck_assert_int_eq(baton_send(NULL, 0, BATON_INT8, 1, 5, comm, s, NULL,
 	                            &after),
 	                 BATON_ERR_ABORTED);
-	end(BATON_ERR_ABORTED);
+	end_with(BATON_ERR_ABORTED);
 	assert_stale(open);
 	scripted_assert_ended(blocker, BATON_ERR_ABORTED);
 	scripted_assert_ended(issued, BATON_ERR_ABORTED);
@@ -413,7 +413,7 @@ START_TEST(group_that_ends_after_an_abort_frees_its_streams)
 	begin();
 	a = scripted_send(comm, s, 1, NULL);
 	ck_assert_int_eq(baton_comm_abort(comm), BATON_OK);
-	end(BATON_OK);
+	end_with(BATON_OK);
 	scripted_assert_ended(a, BATON_ERR_ABORTED);
 	assert_streams(BATON_OK, BATON_OK);
 }
@@ -438,7 +438,7 @@ START_TEST(waiting_for_a_member_of_an_open_group_is_refused)
 	                 BATON_ERR_INVALID);
 	ck_assert_int_eq(baton_comm_destroy(comm), BATON_ERR_INVALID);
 	/* Asking voids nothing. */
-	end(BATON_OK);
+	end_with(BATON_OK);
 	end_send(1, BATON_OK);
 	ck_assert_int_eq(baton_wait(a, -1, NULL), BATON_OK);
 	scripted_assert_ended(a, BATON_OK);

@@ -19,7 +19,7 @@ begin(void)
 }
 
 static void
-end(enum baton_status status)
+end_voided(enum baton_status status)
 {
 	ck_assert_int_eq(baton_group_end(comm), status);
 }
@@ -43,7 +43,7 @@ START_TEST(group_that_fills_the_pool_is_void)
 	                            &none),
 	                 BATON_ERR_AGAIN);
 	ck_assert_uint_eq(none, BATON_REQUEST_NULL);
-	end(BATON_ERR_AGAIN);
+	end_voided(BATON_ERR_AGAIN);
 	for (int i = 0; i < 15; i++)
 		assert_stale(requests[i]);
 	assert_log("");
@@ -66,8 +66,8 @@ START_TEST(the_first_refusal_is_the_group_s)
 	                 BATON_ERR_INVALID);
 	ck_assert_ptr_nonnull(strstr(baton_last_error(), "void"));
 	begin();
-	end(BATON_OK);
-	end(BATON_ERR_INVALID);
+	end_voided(BATON_OK);
+	end_voided(BATON_ERR_INVALID);
 	/* And its sentence is. */
 	ck_assert_str_eq(baton_last_error(),
 	                 "baton_send: buffer is NULL with count 8; NULL is allowed "
@@ -92,7 +92,7 @@ START_TEST(each_void_group_has_its_own_sentence)
 	snprintf(why, sizeof(why), "%s", baton_last_error());
 	ck_assert_ptr_nonnull(strstr(why, "peer is 7"));
 	ck_assert_int_eq(baton_record(comm, s, NULL, NULL), BATON_ERR_INVALID);
-	end(BATON_ERR_INVALID);
+	end_voided(BATON_ERR_INVALID);
 	ck_assert_str_eq(baton_last_error(), "baton_record was called inside a "
 	                                     "group, which takes communication "
 	                                     "only");
@@ -102,7 +102,7 @@ START_TEST(each_void_group_has_its_own_sentence)
 	batoni_mem_fail_at(1);
 	ck_assert_int_eq(baton_record(comm, s, NULL, NULL), BATON_ERR_INVALID);
 	batoni_mem_fail_at(0);
-	end(BATON_ERR_INVALID);
+	end_voided(BATON_ERR_INVALID);
 	ck_assert_str_eq(baton_last_error(),
 	                 "baton_group_end: an earlier call in it was refused "
 	                 "(BATON_ERR_INVALID)");
@@ -120,7 +120,7 @@ START_TEST(what_waited_behind_a_void_member_goes_on)
 	a = scripted_send(comm, s, 1, NULL);
 	ck_assert_int_eq(baton_record(comm, s, NULL, &behind),
 	                 BATON_ERR_INVALID);
-	end(BATON_ERR_INVALID);
+	end_voided(BATON_ERR_INVALID);
 	assert_stale(a);
 	behind = scripted_send(comm, t, 1, &options);
 	assert_log("s1 ");
@@ -150,7 +150,7 @@ START_TEST(armed_one_behind_a_member_goes_on_when_the_group_is_void)
 	assert_log("");
 	ck_assert_int_eq(baton_record(comm, s, NULL, &none), BATON_ERR_INVALID);
 	assert_log("");
-	end(BATON_ERR_INVALID);
+	end_voided(BATON_ERR_INVALID);
 	assert_log("s1 ");
 	assert_stale(a);
 	end_send(1, BATON_OK);
@@ -169,7 +169,7 @@ START_TEST(detached_and_not_do_not_mix)
 	ck_assert_int_eq(baton_send(NULL, 0, BATON_INT8, 1, 2, comm, s, &options,
 	                            &none),
 	                 BATON_ERR_INVALID);
-	end(BATON_ERR_INVALID);
+	end_voided(BATON_ERR_INVALID);
 	assert_stale(a);
 	assert_all_free();
 }
@@ -195,7 +195,7 @@ START_TEST(launch_record_wait_and_synchronize_void_the_group)
 			: i == 2 ? baton_stream_wait(comm, s, done)
 				 : baton_stream_synchronize(comm, s),
 			BATON_ERR_INVALID);
-		end(BATON_ERR_INVALID);
+		end_voided(BATON_ERR_INVALID);
 		assert_stale(a);
 	}
 	scripted_assert_ended(done, BATON_ERR_CANCELED);
@@ -213,7 +213,7 @@ START_TEST(members_released_before_a_void_end_leave_nothing)
 	ck_assert_int_eq(baton_release(&a), BATON_OK);
 	ck_assert_int_eq(baton_cancel(b), BATON_OK);
 	ck_assert_int_eq(baton_record(comm, s, NULL, &none), BATON_ERR_INVALID);
-	end(BATON_ERR_INVALID);
+	end_voided(BATON_ERR_INVALID);
 	assert_stale(b);
 	assert_log("");
 	assert_all_free();
@@ -236,7 +236,7 @@ START_TEST(void_group_gives_its_queue_entries_back)
 		ck_assert_int_eq(baton_send(NULL, 0, BATON_INT8, 1, 3, comm, s,
 		                            &options, &none),
 		                 BATON_ERR_AGAIN);
-		end(BATON_ERR_AGAIN);
+		end_voided(BATON_ERR_AGAIN);
 	}
 	ck_assert_uint_eq(baton_queue_poll(queue, &completion, 1), 0);
 	baton_queue_destroy(queue);
@@ -284,7 +284,7 @@ START_TEST(streams_that_wait_for_void_members_go_on)
 		assert_streams(BATON_OK, BATON_PENDING);
 		ck_assert_int_eq(baton_record(comm, s, NULL, &none),
 		                 BATON_ERR_INVALID);
-		end(BATON_ERR_INVALID);
+		end_voided(BATON_ERR_INVALID);
 		assert_streams(BATON_OK, BATON_OK);
 	}
 	assert_all_free();
@@ -308,7 +308,7 @@ START_TEST(void_group_delivers_no_completion_of_a_cancelled_member)
 		ck_assert_uint_eq(baton_queue_poll(queue, &completion, 1), 0);
 		ck_assert_int_eq(baton_record(comm, s, NULL, &none),
 		                 BATON_ERR_INVALID);
-		end(BATON_ERR_INVALID);
+		end_voided(BATON_ERR_INVALID);
 		ck_assert_uint_eq(baton_queue_poll(queue, &completion, 1), 0);
 		assert_stale(a);
 	}
@@ -332,7 +332,7 @@ START_TEST(member_cancelled_in_an_open_group_is_delivered_at_its_end)
 	ck_assert_int_eq(baton_cancel(a), BATON_OK);
 	ck_assert_int_eq(baton_test(a, NULL), BATON_ERR_CANCELED);
 	ck_assert_uint_eq(baton_queue_poll(queue, &completion, 1), 0);
-	end(BATON_OK);
+	end_voided(BATON_OK);
 	ck_assert_uint_eq(baton_queue_poll(queue, &completion, 1), 1);
 	ck_assert_uint_eq(completion.request, a);
 	ck_assert_int_eq(completion.status, BATON_ERR_CANCELED);
@@ -477,8 +477,8 @@ START_TEST(what_is_around_an_abandoned_group_is_void)
 	ck_assert_int_eq(baton_send(NULL, 0, BATON_INT8, 1, 2, comm, s, NULL,
 	                            &none),
 	                 BATON_ERR_CANCELED);
-	end(BATON_OK);
-	end(BATON_ERR_CANCELED);
+	end_voided(BATON_OK);
+	end_voided(BATON_ERR_CANCELED);
 	ck_assert_str_eq(baton_last_error(),
 	                 "a group within it was abandoned (baton_group_abandon)");
 	assert_stale(a);
@@ -503,7 +503,7 @@ START_TEST(what_is_around_an_abandoned_group_is_void)
 	/* The next ones are whole. */
 	begin();
 	a = scripted_send(comm, s, 3, NULL);
-	end(BATON_OK);
+	end_voided(BATON_OK);
 	assert_log("s3 ");
 	end_send(3, BATON_OK);
 	scripted_assert_ended(a, BATON_OK);

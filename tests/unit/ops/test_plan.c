@@ -27,7 +27,7 @@ begin(void)
 }
 
 static struct baton_plan *
-end(void)
+end_recording(void)
 {
 	struct baton_plan *plan = NULL;
 
@@ -61,7 +61,7 @@ usual(void)
 	note(true, t, 3, NULL);
 	ck_assert_int_eq(baton_group_end(comm), BATON_OK);
 	note(true, s, 4, NULL);
-	return end();
+	return end_recording();
 }
 
 START_TEST(launch_issues_what_its_streams_have_reached)
@@ -125,7 +125,7 @@ START_TEST(launch_beside_a_driver_is_one_piece)
 	begin();
 	note(true, s, 1, &free_one);
 	note(true, s, 1, &free_one);
-	plan = end();
+	plan = end_recording();
 	transport.on_test = stop_at_gate;
 	driver = drive_into_gate(comm);
 	other = thread_of(launch_beside, plan);
@@ -216,7 +216,7 @@ START_TEST(operations_keep_their_own_deadlines)
 	begin();
 	note(false, s, 1, &options);
 	note(false, s, 2, NULL);
-	plan = end();
+	plan = end_recording();
 	request = launch(plan, NULL);
 	now += 50;
 	baton_progress(comm);
@@ -284,7 +284,7 @@ START_TEST(the_first_of_the_plan_counts_not_the_first_in_time)
 	note(false, s, 1, &free_one);
 	note(false, s, 2, &free_one);
 	note(false, s, 3, &free_one);
-	plan = end();
+	plan = end_recording();
 	request = launch(plan, NULL);
 	end_recv(3, BATON_ERR_PEER);
 	end_recv(2, BATON_ERR_TRUNCATED);
@@ -336,7 +336,7 @@ START_TEST(refused_launch_leaves_its_thread_nothing_open)
 	scripted_assert_ended(b, BATON_OK);
 	begin();
 	note(true, s, 7, NULL);
-	next = end();
+	next = end_recording();
 	scripted_assert_ended(launch(next, NULL), BATON_OK);
 	assert_log("s5 r6 s7 ");
 	transport.issue = BATON_PENDING;
@@ -354,7 +354,7 @@ START_TEST(empty_launch_may_be_cancelled_before_it_is_placed)
 	baton_request request;
 
 	begin();
-	plan = end();
+	plan = end_recording();
 	ck_assert(batoni_trylock());
 	request = launch(plan, NULL);
 	ck_assert_int_eq(baton_cancel(request), BATON_OK);
@@ -444,7 +444,7 @@ free_plan(void)
 	note(true, s, 1, &free_one);
 	note(false, s, 2, &free_one);
 	note(true, t, 3, &free_one);
-	return end();
+	return end_recording();
 }
 
 START_TEST(messages_on_idle_streams_are_never_put_on_them)
@@ -499,7 +499,7 @@ START_TEST(messages_behind_others_wait_for_them)
 	note(true, s, 1, NULL);
 	note(false, s, 2, NULL);
 	note(true, t, 2, NULL);
-	held = end();
+	held = end_recording();
 	transport.log[0] = '\0';
 	request = launch(held, NULL);
 	assert_log("s1 s2 ");
@@ -608,7 +608,7 @@ START_TEST(recording_that_its_thread_leaves_open_is_no_plan)
 {
 	pthread_join(thread_of(record_and_exit, NULL), NULL);
 	begin();
-	destroy(end());
+	destroy(end_recording());
 	assert_all_free();
 }
 END_TEST
@@ -659,7 +659,7 @@ START_TEST(recording_and_group_of_two_communicators_may_overlap)
 	ck_assert_int_eq(baton_group_begin(other), BATON_OK);
 	note(true, s, 7, NULL);
 	a = scripted_send(other, NULL, 8, NULL);
-	plan = end();
+	plan = end_recording();
 	ck_assert_int_eq(baton_group_end(comm), BATON_ERR_INVALID);
 	ck_assert_ptr_nonnull(strstr(baton_last_error(), "no group of this "
 	                                                 "communicator is open"));
@@ -721,7 +721,7 @@ START_TEST(plan_of_another_communicator_is_launched_at_once)
 	ck_assert_int_eq(baton_plan_launch(plan, NULL, NULL), BATON_ERR_AGAIN);
 	note(true, s, 3, NULL);
 	ck_assert_int_eq(baton_group_end(comm), BATON_OK);
-	recorded = end();
+	recorded = end_recording();
 	ck_assert_int_eq(baton_send(out, 1, BATON_UINT8, 0, 9, other, NULL, NULL,
 	                            NULL),
 	                 BATON_OK);

@@ -31,7 +31,7 @@ teardown(void)
 }
 
 static void
-end(struct scripted *of, struct baton_comm *driven, int tag)
+end_driven(struct scripted *of, struct baton_comm *driven, int tag)
 {
 	scripted_end(of, scripted_live(of, BATONI_RECV, tag), 8, BATON_OK);
 	baton_progress(driven);
@@ -178,7 +178,7 @@ START_TEST(record_ends_when_its_stream_gets_there)
 	ck_assert_int_eq(completion.tag, -1);
 	ck_assert_int_eq(completion.op, BATON_OPERATION_RECORD);
 	scripted_assert_ended(idle, BATON_OK);
-	end(&transport, comm, 1);
+	end_driven(&transport, comm, 1);
 	scripted_assert_ended(record, BATON_OK);
 	scripted_assert_ended(a, BATON_OK);
 	scripted_assert_free(comm, 16);
@@ -217,7 +217,7 @@ START_TEST(stream_waits_for_a_request_of_another_stream)
 	b = scripted_send(comm, t, 2, NULL);
 	ck_assert_int_eq(baton_stream_query(comm, s), BATON_OK);
 	ck_assert_str_eq(transport.log, "r1 ");
-	end(&transport, comm, 1);
+	end_driven(&transport, comm, 1);
 	ck_assert_str_eq(transport.log, "r1 s2 ");
 	ck_assert_int_eq(baton_cancel(b), BATON_OK);
 	scripted_assert_ended(b, BATON_ERR_CANCELED);
@@ -242,7 +242,7 @@ START_TEST(waiting_for_what_is_over_takes_nothing)
 {
 	baton_request a = scripted_recv(comm, s, 1, NULL);
 
-	end(&transport, comm, 1);
+	end_driven(&transport, comm, 1);
 	ck_assert_int_eq(baton_stream_wait(comm, t, a), BATON_OK);
 	ck_assert_int_eq(baton_stream_query(comm, t), BATON_OK);
 	scripted_assert_free(comm, 15);
@@ -258,10 +258,10 @@ START_TEST(slot_of_a_joined_request_is_kept_for_its_streams)
 
 	ck_assert_int_eq(baton_stream_wait(comm, t, a), BATON_OK);
 	ck_assert_int_eq(baton_release(&a), BATON_OK);
-	end(&transport, comm, 2);
+	end_driven(&transport, comm, 2);
 	/* t has not got to the join yet: blocker, join and the joined one. */
 	scripted_assert_free(comm, 13);
-	end(&transport, comm, 1);
+	end_driven(&transport, comm, 1);
 	scripted_assert_ended(blocker, BATON_OK);
 	scripted_assert_free(comm, 16);
 }
@@ -280,10 +280,10 @@ START_TEST(join_may_be_on_another_communicator_and_destroy_waits_for_it)
 	a = scripted_recv(other, s, 1, NULL);
 	/* t, held up by comm, waits for a request of other. */
 	ck_assert_int_eq(baton_stream_wait(comm, t, a), BATON_OK);
-	end(&other_transport, other, 1);
+	end_driven(&other_transport, other, 1);
 	ck_assert_int_eq(baton_comm_destroy(other), BATON_ERR_TIMEOUT);
 	ck_assert_uint_eq(other_transport.leaves, 0);
-	end(&transport, comm, 9);
+	end_driven(&transport, comm, 9);
 	ck_assert_int_eq(baton_stream_query(comm, t), BATON_OK);
 	ck_assert_int_eq(baton_comm_destroy(other), BATON_OK);
 	scripted_assert_ended(blocker, BATON_OK);
@@ -329,7 +329,7 @@ START_TEST(joins_of_one_request_are_counted_and_bounded)
 	ck_assert_int_eq(refused, 0);
 	ck_assert_int_eq(baton_stream_wait(big, t, a), BATON_ERR_AGAIN);
 	scripted_assert_pending(a);
-	end(&transport, comm, 1);
+	end_driven(&transport, comm, 1);
 	ck_assert_int_eq(baton_stream_query(comm, t), BATON_OK);
 	scripted_assert_ended(a, BATON_OK);
 	scripted_assert_free(comm, 16);
@@ -368,7 +368,7 @@ START_TEST(launches_run_once_in_stream_order)
 	}
 	after = scripted_recv(comm, s, 2, NULL);
 	ck_assert_int_eq(count, 0);
-	end(&transport, comm, 1);
+	end_driven(&transport, comm, 1);
 	ck_assert_int_eq(baton_stream_query(comm, s), BATON_PENDING);
 	ck_assert_str_eq(transport.log, "r1 ");
 	sem_post(&steps[1].go);
@@ -378,7 +378,7 @@ START_TEST(launches_run_once_in_stream_order)
 		ck_assert_int_eq(steps[i].seen, i + 1);
 		sem_destroy(&steps[i].go);
 	}
-	end(&transport, comm, 2);
+	end_driven(&transport, comm, 2);
 	scripted_assert_ended(before, BATON_OK);
 	scripted_assert_ended(after, BATON_OK);
 	scripted_assert_free(comm, 16);
@@ -481,7 +481,7 @@ START_TEST(busy_stream_and_default_stream_are_not_destroyed)
 	ck_assert_int_eq(baton_stream_query(comm, old), BATON_ERR_INVALID);
 	ck_assert_int_eq(baton_stream_synchronize(comm, old),
 	                 BATON_ERR_INVALID);
-	end(&transport, comm, 1);
+	end_driven(&transport, comm, 1);
 	scripted_assert_ended(a, BATON_OK);
 }
 END_TEST
@@ -541,9 +541,9 @@ START_TEST(streams_serve_all_communicators_of_the_process)
 	b = scripted_recv(other, s, 2, NULL);
 	ck_assert_str_eq(other_transport.log, "");
 	ck_assert_int_eq(baton_stream_query(other, s), BATON_PENDING);
-	end(&transport, comm, 1);
+	end_driven(&transport, comm, 1);
 	ck_assert_str_eq(other_transport.log, "r2 ");
-	end(&other_transport, other, 2);
+	end_driven(&other_transport, other, 2);
 	scripted_assert_ended(a, BATON_OK);
 	scripted_assert_ended(b, BATON_OK);
 	scripted_close(&other_transport, other);

@@ -17,8 +17,8 @@ rank_of(struct batoni_upcalls *upcalls)
 /* ---- the engine ---- */
 
 static void
-end(struct near_rank *rank, struct batoni_transfer *transfer,
-    enum baton_status status)
+end_transfer(struct near_rank *rank, struct batoni_transfer *transfer,
+             enum baton_status status)
 {
 	assert(rank->ends[transfer->slot] == BATON_PENDING);
 	assert(status != BATON_PENDING);
@@ -30,7 +30,7 @@ done(struct batoni_upcalls *upcalls, struct batoni_transfer *transfer,
      enum baton_status status)
 {
 	rank_of(upcalls)->ended++;
-	end(rank_of(upcalls), transfer, status);
+	end_transfer(rank_of(upcalls), transfer, status);
 }
 
 static void
@@ -125,7 +125,7 @@ describe(struct near_world *world, int me, enum near_reach reach)
 }
 
 static void
-start(struct near_rank *rank, struct batoni_pairs *pairs, bool beside)
+start_path(struct near_rank *rank, struct batoni_pairs *pairs, bool beside)
 {
 	struct batoni_path *path;
 
@@ -164,7 +164,7 @@ open_all(struct near_world *world, enum near_reach reach, bool check, bool besid
 			                                 j != NEAR_RANKS - 1);
 		if (batoni_near_ops.create(&above, NEAR_RANKS, &pairs) != BATON_OK)
 			abort();
-		start(rank, pairs, beside);
+		start_path(rank, pairs, beside);
 	}
 }
 
@@ -236,7 +236,7 @@ check_load(struct near_world *world, int rank)
 }
 
 static enum baton_status
-issue(struct near_world *world, int me, uint32_t slot, struct batoni_transfer transfer)
+issue_near(struct near_world *world, int me, uint32_t slot, struct batoni_transfer transfer)
 {
 	struct near_rank *rank = &world->ranks[me];
 	enum baton_status status;
@@ -249,7 +249,7 @@ issue(struct near_world *world, int me, uint32_t slot, struct batoni_transfer tr
 	/* Its end is told once: by the call, or by `done` after it. */
 	assert(rank->ends[slot] == BATON_PENDING);
 	if (status != BATON_PENDING)
-		end(rank, &rank->transfers[slot], status);
+		end_transfer(rank, &rank->transfers[slot], status);
 	check_load(world, me);
 	return status;
 }
@@ -258,37 +258,37 @@ enum baton_status
 near_send(struct near_world *world, int rank, uint32_t slot, int peer, int tag,
           const void *from, size_t bytes)
 {
-	return issue(world, rank, slot,
-	             (struct batoni_transfer){.buffer = (void *)(uintptr_t)from,
-	                                      .bytes = bytes,
-	                                      .peer = peer,
-	                                      .tag = tag,
-	                                      .direction = BATONI_SEND});
+	return issue_near(world, rank, slot,
+	                  (struct batoni_transfer){.buffer = (void *)(uintptr_t)from,
+	                                           .bytes = bytes,
+	                                           .peer = peer,
+	                                           .tag = tag,
+	                                           .direction = BATONI_SEND});
 }
 
 enum baton_status
 near_recv(struct near_world *world, int rank, uint32_t slot, int peer, int tag,
           void *to, size_t bytes)
 {
-	return issue(world, rank, slot,
-	             (struct batoni_transfer){.buffer = to,
-	                                      .bytes = bytes,
-	                                      .peer = peer,
-	                                      .tag = tag,
-	                                      .direction = BATONI_RECV});
+	return issue_near(world, rank, slot,
+	                  (struct batoni_transfer){.buffer = to,
+	                                           .bytes = bytes,
+	                                           .peer = peer,
+	                                           .tag = tag,
+	                                           .direction = BATONI_RECV});
 }
 
 static enum baton_status
 issue_list(struct near_world *world, int rank, uint32_t slot, int peer, int tag,
            struct batoni_tensor_list *list, enum batoni_direction direction)
 {
-	return issue(world, rank, slot,
-	             (struct batoni_transfer){.buffer = list,
-	                                      .bytes = list->payload_bytes,
-	                                      .peer = peer,
-	                                      .tag = tag,
-	                                      .location = BATONI_LOCATION_LIST,
-	                                      .direction = direction & 3u});
+	return issue_near(world, rank, slot,
+	                  (struct batoni_transfer){.buffer = list,
+	                                           .bytes = list->payload_bytes,
+	                                           .peer = peer,
+	                                           .tag = tag,
+	                                           .location = BATONI_LOCATION_LIST,
+	                                           .direction = direction & 3u});
 }
 
 enum baton_status
@@ -313,7 +313,7 @@ near_take(struct near_world *world, int rank, uint32_t slot)
 	                                                 transfer);
 
 	if (status != BATON_ERR_BUSY)
-		end(&world->ranks[rank], transfer, status);
+		end_transfer(&world->ranks[rank], transfer, status);
 	check_load(world, rank);
 	return status;
 }

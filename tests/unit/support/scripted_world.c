@@ -63,7 +63,7 @@ detached(void)
 }
 
 static void
-end(enum batoni_direction direction, int tag, enum baton_status status)
+end_scripted(enum batoni_direction direction, int tag, enum baton_status status)
 {
 	scripted_end(&transport, scripted_live(&transport, direction, tag), 8,
 	             status);
@@ -73,13 +73,13 @@ end(enum batoni_direction direction, int tag, enum baton_status status)
 void
 end_recv(int tag, enum baton_status status)
 {
-	end(BATONI_RECV, tag, status);
+	end_scripted(BATONI_RECV, tag, status);
 }
 
 void
 end_send(int tag, enum baton_status status)
 {
-	end(BATONI_SEND, tag, status);
+	end_scripted(BATONI_SEND, tag, status);
 }
 
 void

@@ -440,7 +440,7 @@ pattern(size_t bytes, unsigned seed)
 }
 
 static enum baton_status
-issue(struct world *world, int rank, uint32_t slot, struct batoni_transfer t)
+issue_staged(struct world *world, int rank, uint32_t slot, struct batoni_transfer t)
 {
 	struct rank *r = &world->ranks[rank];
 	enum baton_status status;
@@ -470,12 +470,12 @@ start_list(struct world *world, int rank, uint32_t slot,
 	};
 
 	t.direction = direction;
-	return issue(world, rank, slot, t);
+	return issue_staged(world, rank, slot, t);
 }
 
 static enum baton_status
-start(struct world *world, int rank, uint32_t slot, struct batoni_transfer t,
-      const void *content, bool host)
+start_staged(struct world *world, int rank, uint32_t slot, struct batoni_transfer t,
+             const void *content, bool host)
 {
 	struct rank *r = &world->ranks[rank];
 
@@ -492,7 +492,7 @@ start(struct world *world, int rank, uint32_t slot, struct batoni_transfer t,
 	t.location = host             ? BATONI_MEMORY_HOST
 	             : world->managed ? BATONI_MEMORY_MANAGED
 	                              : BATONI_MEMORY_DEVICE;
-	return issue(world, rank, slot, t);
+	return issue_staged(world, rank, slot, t);
 }
 
 enum baton_status
@@ -500,14 +500,14 @@ start_send(struct world *world, int rank, uint32_t slot, int peer, int tag,
            size_t bytes, unsigned seed, bool host)
 {
 	unsigned char *content = pattern(bytes, seed);
-	enum baton_status status = start(world, rank, slot,
-	                                 (struct batoni_transfer){
-						 .bytes = bytes,
-						 .peer = peer,
-						 .tag = tag,
-						 .direction = BATONI_SEND,
-					 },
-	                                 content, host);
+	enum baton_status status = start_staged(world, rank, slot,
+	                                        (struct batoni_transfer){
+							.bytes = bytes,
+							.peer = peer,
+							.tag = tag,
+							.direction = BATONI_SEND,
+						},
+	                                        content, host);
 
 	free(content);
 	return status;
@@ -521,14 +521,14 @@ start_recv(struct world *world, int rank, uint32_t slot, int peer, int tag,
 	enum baton_status status;
 
 	memset(content, 0xee, bytes + 1);
-	status = start(world, rank, slot,
-	               (struct batoni_transfer){
-			       .bytes = bytes,
-			       .peer = peer,
-			       .tag = tag,
-			       .direction = BATONI_RECV,
-		       },
-	               content, host);
+	status = start_staged(world, rank, slot,
+	                      (struct batoni_transfer){
+				      .bytes = bytes,
+				      .peer = peer,
+				      .tag = tag,
+				      .direction = BATONI_RECV,
+			      },
+	                      content, host);
 	free(content);
 	return status;
 }

@@ -69,8 +69,8 @@ probe_reached(struct batoni_stream_item *item)
 }
 
 static void
-put(struct bench *bench, struct probe *probe, _Atomic uint64_t *word,
-    uint64_t value, unsigned flags)
+put_probe(struct bench *bench, struct probe *probe, _Atomic uint64_t *word,
+          uint64_t value, unsigned flags)
 {
 	memset(probe, 0, sizeof(*probe));
 	probe->home = pthread_self();
@@ -97,7 +97,7 @@ START_TEST(trigger_fires_once_and_on_another_thread)
 	struct probe probe;
 
 	setup(&b);
-	put(&b, &probe, NULL, 0, 0);
+	put_probe(&b, &probe, NULL, 0, 0);
 	fake_device_step(b.stream, 0);
 	ck_assert_int_eq(count(&probe), 1);
 	ck_assert(atomic_load(&probe.elsewhere));
@@ -114,7 +114,7 @@ START_TEST(held_stream_begins_only_what_it_is_stepped_for)
 	setup(&b);
 	fake_device_hold(b.stream);
 	for (int i = 0; i < 5; i++)
-		put(&b, &probes[i], NULL, 0, 0);
+		put_probe(&b, &probes[i], NULL, 0, 0);
 	fake_device_step(b.stream, 0);
 	ck_assert_int_eq(count(&probes[0]), 0);
 	ck_assert_int_eq(ops->stream_idle(b.device, b.stream), BATON_PENDING);
@@ -139,7 +139,7 @@ START_TEST(unused_steps_lapse_when_the_stream_runs_empty)
 	setup(&b);
 	fake_device_hold(b.stream);
 	fake_device_step(b.stream, 7);
-	put(&b, &probe, NULL, 0, 0);
+	put_probe(&b, &probe, NULL, 0, 0);
 	fake_device_step(b.stream, 0);
 	ck_assert_int_eq(count(&probe), 0);
 	fake_device_step(b.stream, 1);
@@ -154,8 +154,8 @@ START_TEST(stream_stays_at_an_operation_until_its_word_has_grown)
 	struct probe operation, next;
 
 	setup(&b);
-	put(&b, &operation, &b.words[1], 2, 0);
-	put(&b, &next, NULL, 0, 0);
+	put_probe(&b, &operation, &b.words[1], 2, 0);
+	put_probe(&b, &next, NULL, 0, 0);
 	fake_device_step(b.stream, 0);
 	ck_assert_int_eq(count(&operation), 1);
 	ck_assert_int_eq(count(&next), 0);
@@ -177,14 +177,14 @@ START_TEST(join_is_reached_only_after_its_word_has_grown)
 	struct probe join;
 
 	setup(&b);
-	put(&b, &join, &b.words[0], 1, BATONI_ITEM_WAIT_FIRST);
+	put_probe(&b, &join, &b.words[0], 1, BATONI_ITEM_WAIT_FIRST);
 	fake_device_step(b.stream, 0);
 	ck_assert_int_eq(count(&join), 0);
 	ops->release(b.device, &b.words[0], 1);
 	fake_device_step(b.stream, 0);
 	ck_assert_int_eq(count(&join), 1);
 	/* A word that has grown already holds nobody up. */
-	put(&b, &join, &b.words[0], 1, BATONI_ITEM_WAIT_FIRST);
+	put_probe(&b, &join, &b.words[0], 1, BATONI_ITEM_WAIT_FIRST);
 	fake_device_step(b.stream, 0);
 	ck_assert_int_eq(count(&join), 1);
 	teardown(&b);
@@ -199,8 +199,8 @@ START_TEST(words_compare_cyclically)
 	setup(&b);
 	ops->release(b.device, &b.words[0], INT64_MAX);
 	ops->release(b.device, &b.words[0], UINT64_MAX - 1);
-	put(&b, &past, &b.words[0], UINT64_MAX - 5, 0);
-	put(&b, &operation, &b.words[0], 2, 0);
+	put_probe(&b, &past, &b.words[0], UINT64_MAX - 5, 0);
+	put_probe(&b, &operation, &b.words[0], 2, 0);
 	fake_device_step(b.stream, 0);
 	ck_assert_int_eq(count(&operation), 1);
 	ck_assert_int_eq(ops->stream_idle(b.device, b.stream), BATON_PENDING);
@@ -219,7 +219,7 @@ START_TEST(copies_run_in_stream_order_and_not_before)
 	int from = 7, to = 0;
 
 	setup(&b);
-	put(&b, &operation, &b.words[0], 1, 0);
+	put_probe(&b, &operation, &b.words[0], 1, 0);
 	ck_assert_int_eq(fake_device_copy(b.stream, &to, &from, sizeof(to)),
 	                 BATON_OK);
 	fake_device_step(b.stream, 0);
@@ -240,13 +240,13 @@ START_TEST(streams_do_not_wait_for_each_other)
 	setup(&b);
 	other = b;
 	ck_assert_int_eq(ops->stream_create(b.device, &other.stream), BATON_OK);
-	put(&b, &blocked, &b.words[0], 1, 0);
-	put(&other, &free_one, NULL, 0, 0);
+	put_probe(&b, &blocked, &b.words[0], 1, 0);
+	put_probe(&other, &free_one, NULL, 0, 0);
 	fake_device_step(other.stream, 0);
 	ck_assert_int_eq(count(&free_one), 1);
 	ck_assert_int_eq(ops->stream_destroy(b.device, other.stream), BATON_OK);
 	other.stream = NULL;
-	put(&other, &on_default, NULL, 0, 0);
+	put_probe(&other, &on_default, NULL, 0, 0);
 	fake_device_step(NULL, 0);
 	ck_assert_int_eq(count(&on_default), 1);
 	ops->release(b.device, &b.words[0], 1);
@@ -270,7 +270,7 @@ START_TEST(streams_are_checked_and_not_destroyed_under_work)
 	                 BATON_ERR_INVALID);
 	ck_assert_int_eq(ops->stream_destroy(b.device, NULL),
 	                 BATON_ERR_INVALID);
-	put(&b, &operation, &b.words[0], 1, 0);
+	put_probe(&b, &operation, &b.words[0], 1, 0);
 	ck_assert_int_eq(ops->stream_destroy(b.device, b.stream),
 	                 BATON_ERR_BUSY);
 	ops->release(b.device, &b.words[0], 1);
@@ -367,10 +367,10 @@ START_TEST(launched_function_may_block_and_holds_up_its_stream_alone)
 	other = b;
 	ck_assert_int_eq(ops->stream_create(b.device, &other.stream), BATON_OK);
 	gate_launch(&b, &gate);
-	put(&b, &behind, NULL, 0, 0);
+	put_probe(&b, &behind, NULL, 0, 0);
 	gate_launch(&other, &second);
 	gate_open(&second);
-	put(&other, &beside, NULL, 0, 0);
+	put_probe(&other, &beside, NULL, 0, 0);
 	do
 		fake_device_step(other.stream, 0);
 	while (ops->stream_idle(b.device, other.stream) == BATON_PENDING);
@@ -432,9 +432,9 @@ START_TEST(mark_is_done_when_the_stream_has_got_there)
 	struct batoni_mark mark = {0}, after = {0};
 
 	setup(&b);
-	put(&b, &operation, &b.words[0], 1, 0);
+	put_probe(&b, &operation, &b.words[0], 1, 0);
 	ck_assert_int_eq(ops->marks->mark(b.device, b.stream, &mark), BATON_OK);
-	put(&b, &later, &b.words[1], 1, 0);
+	put_probe(&b, &later, &b.words[1], 1, 0);
 	ck_assert_int_eq(ops->marks->mark(b.device, b.stream, &after),
 	                 BATON_OK);
 	fake_device_step(b.stream, 0);
@@ -506,14 +506,14 @@ START_TEST(the_nth_call_fails_once_and_nothing_was_taken)
 	baton_stream stream;
 
 	setup(&b);
-	put(&b, &probe, NULL, 0, 0);
+	put_probe(&b, &probe, NULL, 0, 0);
 	fake_device_step(b.stream, 0);
 	fake_device_fail_at(FAKE_ENQUEUE, 1, BATON_ERR_CUDA);
 	ck_assert_int_eq(ops->enqueue(b.device, b.stream, &probe.item),
 	                 BATON_ERR_CUDA);
 	fake_device_step(b.stream, 0);
 	ck_assert_int_eq(count(&probe), 1);
-	put(&b, &probe, NULL, 0, 0);
+	put_probe(&b, &probe, NULL, 0, 0);
 	fake_device_fail_at(FAKE_OPEN, 1, BATON_ERR_NOMEM);
 	ck_assert_int_eq(ops->open(NULL, &second), BATON_ERR_NOMEM);
 	fake_device_fail_at(FAKE_STREAM_CREATE, 2, BATON_ERR_NOMEM);
@@ -592,7 +592,7 @@ START_TEST(freeing_words_under_a_waiting_stream_is_a_violation)
 	int before = fake_device_violations();
 
 	setup(&b);
-	put(&b, &operation, &b.words[0], 1, 0);
+	put_probe(&b, &operation, &b.words[0], 1, 0);
 	fake_device_step(b.stream, 0);
 	ck_assert_int_eq(ops->words_free(b.device, b.words), BATON_OK);
 	ck_assert_int_eq(fake_device_violations(), before + 1);
@@ -611,7 +611,7 @@ START_TEST(closing_with_an_item_that_was_not_reached_is_a_violation)
 	setup(&b);
 	ck_assert_int_eq(ops->open(NULL, &second), BATON_OK);
 	fake_device_hold(b.stream);
-	put(&b, &probe, NULL, 0, 0);
+	put_probe(&b, &probe, NULL, 0, 0);
 	probe.item.next = NULL;
 	ck_assert_int_eq(ops->enqueue(second, b.stream, &probe.item), BATON_OK);
 	ops->close(second);
@@ -633,7 +633,7 @@ START_TEST(words_may_be_freed_as_soon_as_they_are_released)
 
 		ck_assert_int_eq(ops->words_alloc(b.device, 1, 0, &words),
 		                 BATON_OK);
-		put(&b, &operation, words, 1, 0);
+		put_probe(&b, &operation, words, 1, 0);
 		fake_device_step(b.stream, 0);
 		ops->release(b.device, words, 1);
 		free_words(&b, words);
@@ -655,7 +655,7 @@ crowd_main(void *argument)
 	for (uint64_t i = 0; i < CROWD_ITEMS; i++) {
 		struct probe *probe = &probes[i % 16];
 
-		put(b, probe, &b->words[0], i + 1, 0);
+		put_probe(b, probe, &b->words[0], i + 1, 0);
 		if (i % 4 == 0)
 			fake_device_step(b->stream, 0);
 		ops->release(b->device, &b->words[0], i + 1);
@@ -713,8 +713,8 @@ START_TEST(item_that_is_carried_out_holds_up_its_stream_alone)
 	setup(&b);
 	setup(&other);
 	setup(&third);
-	put(&b, &waiting, &b.words[0], 1, 0);
-	put(&b, &behind, NULL, 0, 0);
+	put_probe(&b, &waiting, &b.words[0], 1, 0);
+	put_probe(&b, &behind, NULL, 0, 0);
 	fake_device_step(b.stream, 0);
 	ck_assert_int_eq(count(&waiting), 1);
 	atomic_store(&go_on, false);
@@ -725,7 +725,7 @@ START_TEST(item_that_is_carried_out_holds_up_its_stream_alone)
 	                              &blocking.item),
 	                 BATON_OK);
 	for (int i = 0; i < 100; i++) {
-		put(&third, &beside, NULL, 0, 0);
+		put_probe(&third, &beside, NULL, 0, 0);
 		fake_device_step(third.stream, 0);
 		ck_assert_int_eq(count(&beside), 1);
 	}

@@ -116,8 +116,8 @@ abort_rank(struct batoni_transport *transport)
 
 /* Enqueue one int on the rank's stream; returns where it is to be observed. */
 static baton_stream
-put(struct world *world, enum batoni_direction direction, int rank, int peer,
-    int stream, bool detached, int *value)
+put_int(struct world *world, enum batoni_direction direction, int rank, int peer,
+        int stream, bool detached, int *value)
 {
 	struct batoni_transport *transport = world->transports[rank];
 	struct batoni_transfer one = transfer(world, direction, rank, peer,
@@ -161,11 +161,11 @@ START_TEST(transfer_occupies_its_stream_until_the_peer_is_there)
 	baton_stream observe;
 
 	open_world(&world, 2);
-	observe = put(&world, BATONI_RECV, 1, 0, 0, false, &to);
+	observe = put_int(&world, BATONI_RECV, 1, 0, 0, false, &to);
 	ck_assert_ptr_eq(observe, world.streams[1][0]);
 	ck_assert(!idle(&world, world.streams[1][0]));
 	fake_device_hold(world.streams[0][0]);
-	put(&world, BATONI_SEND, 0, 1, 0, false, &from);
+	put_int(&world, BATONI_SEND, 0, 1, 0, false, &from);
 	ck_assert(!idle(&world, world.streams[1][0]));
 	ck_assert_int_eq(to, 0);
 	from = 6;
@@ -185,8 +185,8 @@ START_TEST(transfers_match_in_the_order_of_calls_across_streams)
 	open_world(&world, 2);
 	for (int i = 0; i < 3; i++) {
 		fake_device_hold(world.streams[0][i]);
-		put(&world, BATONI_SEND, 0, 1, i, false, &from[i]);
-		put(&world, BATONI_RECV, 1, 0, i, false, &to[i]);
+		put_int(&world, BATONI_SEND, 0, 1, i, false, &from[i]);
+		put_int(&world, BATONI_RECV, 1, 0, i, false, &to[i]);
 	}
 	/* The later ones are armed first, and overtake nothing. */
 	fake_device_step(world.streams[0][2], 1);
@@ -208,13 +208,13 @@ START_TEST(peers_and_directions_do_not_wait_for_each_other)
 	int a = 1, b = 2, from_1 = 0, from_2 = 0, at_0 = 0;
 
 	open_world(&world, 3);
-	put(&world, BATONI_RECV, 0, 1, 0, false, &from_1);
-	put(&world, BATONI_RECV, 0, 2, 1, false, &from_2);
-	put(&world, BATONI_SEND, 2, 0, 0, false, &a);
+	put_int(&world, BATONI_RECV, 0, 1, 0, false, &from_1);
+	put_int(&world, BATONI_RECV, 0, 2, 1, false, &from_2);
+	put_int(&world, BATONI_SEND, 2, 0, 0, false, &a);
 	ck_assert(idle(&world, world.streams[0][1]));
 	ck_assert_int_eq(from_2, 1);
-	put(&world, BATONI_SEND, 0, 1, 2, false, &b);
-	put(&world, BATONI_RECV, 1, 0, 0, false, &at_0);
+	put_int(&world, BATONI_SEND, 0, 1, 2, false, &b);
+	put_int(&world, BATONI_RECV, 1, 0, 0, false, &at_0);
 	ck_assert(idle(&world, world.streams[1][0]));
 	ck_assert_int_eq(at_0, 2);
 	ck_assert(!idle(&world, world.streams[0][0]));
@@ -238,14 +238,14 @@ START_TEST(group_starts_when_all_its_streams_are_there_and_ends_as_one)
 	                 BATON_OK);
 	ck_assert_ptr_eq(observe[0], world.streams[0][0]);
 	ck_assert_ptr_eq(observe[1], world.streams[0][1]);
-	put(&world, BATONI_RECV, 1, 0, 0, false, &got[0]);
+	put_int(&world, BATONI_RECV, 1, 0, 0, false, &got[0]);
 	ck_assert(!idle(&world, world.streams[1][0]));
 	fake_device_step(world.streams[0][1], 1);
 	/* The send has met its peer, the receive has not: both streams stay. */
 	ck_assert(idle(&world, world.streams[1][0]));
 	ck_assert_int_eq(got[0], 1);
 	ck_assert(!idle(&world, world.streams[0][0]));
-	put(&world, BATONI_SEND, 1, 0, 1, false, &sent[0]);
+	put_int(&world, BATONI_SEND, 1, 0, 1, false, &sent[0]);
 	ck_assert(idle(&world, world.streams[0][0]));
 	ck_assert(idle(&world, world.streams[0][1]));
 	ck_assert_int_eq(in[0], 3);
@@ -285,9 +285,9 @@ START_TEST(detached_transfers_follow_their_stream_and_let_it_go)
 	baton_stream observe;
 
 	open_world(&world, 2);
-	put(&world, BATONI_RECV, 1, 0, 0, false, &to);
+	put_int(&world, BATONI_RECV, 1, 0, 0, false, &to);
 	fake_device_hold(world.streams[0][0]);
-	observe = put(&world, BATONI_SEND, 0, 1, 0, true, &from);
+	observe = put_int(&world, BATONI_SEND, 0, 1, 0, true, &from);
 	ck_assert_ptr_ne(observe, world.streams[0][0]);
 	ck_assert(!idle(&world, observe));
 	ck_assert(!idle(&world, world.streams[1][0]));
@@ -298,7 +298,7 @@ START_TEST(detached_transfers_follow_their_stream_and_let_it_go)
 	ck_assert_int_eq(to, 5);
 	/* With nobody there to receive, the caller's stream goes on too. */
 	fake_device_run(world.streams[0][0]);
-	observe = put(&world, BATONI_SEND, 0, 1, 0, true, &from);
+	observe = put_int(&world, BATONI_SEND, 0, 1, 0, true, &from);
 	ck_assert(idle(&world, world.streams[0][0]));
 	ck_assert(!idle(&world, observe));
 	close_world(&world);
@@ -318,7 +318,7 @@ START_TEST(detached_group_members_end_one_by_one)
 	to_2 = transfer(&world, BATONI_SEND, 0, 2, 1, &out[1], sizeof(int));
 	ck_assert_int_eq(enqueue(world.transports[0], list, 2, true, observe),
 	                 BATON_OK);
-	put(&world, BATONI_RECV, 2, 0, 0, false, &in);
+	put_int(&world, BATONI_RECV, 2, 0, 0, false, &in);
 	ck_assert(idle(&world, observe[1]));
 	ck_assert_int_eq(in, 2);
 	ck_assert(!idle(&world, observe[0]));
@@ -355,10 +355,10 @@ START_TEST(abort_lets_every_stream_go_and_touches_nothing)
 	baton_stream lane;
 
 	open_world(&world, 2);
-	put(&world, BATONI_RECV, 0, 1, 0, false, gone);
+	put_int(&world, BATONI_RECV, 0, 1, 0, false, gone);
 	fake_device_hold(world.streams[0][1]);
-	put(&world, BATONI_RECV, 0, 1, 1, false, &later);
-	lane = put(&world, BATONI_SEND, 0, 1, 2, true, &from);
+	put_int(&world, BATONI_RECV, 0, 1, 1, false, &later);
+	lane = put_int(&world, BATONI_SEND, 0, 1, 2, true, &from);
 	ck_assert(!idle(&world, world.streams[0][0]));
 	ck_assert(!idle(&world, lane));
 	abort_rank(world.transports[0]);
@@ -366,7 +366,7 @@ START_TEST(abort_lets_every_stream_go_and_touches_nothing)
 	ck_assert(idle(&world, world.streams[0][0]));
 	ck_assert(idle(&world, lane));
 	/* The peer's end meets nothing, and ends by its own abort. */
-	put(&world, BATONI_SEND, 1, 0, 0, false, &from);
+	put_int(&world, BATONI_SEND, 1, 0, 0, false, &from);
 	ck_assert(!idle(&world, world.streams[1][0]));
 	fake_device_step(world.streams[0][1], 1);
 	ck_assert(idle(&world, world.streams[0][1]));
@@ -384,7 +384,7 @@ START_TEST(rank_may_close_while_a_held_stream_has_its_transfer)
 
 	open_world(&world, 2);
 	fake_device_hold(world.streams[0][0]);
-	put(&world, BATONI_RECV, 0, 1, 0, false, &value);
+	put_int(&world, BATONI_RECV, 0, 1, 0, false, &value);
 	close_rank(&world, 0);
 	close_rank(&world, 1);
 	fake_device_step(world.streams[0][0], 1);
@@ -408,8 +408,8 @@ START_TEST(a_failed_launch_takes_no_place_in_the_order)
 	                         &observe),
 	                 BATON_ERR_CUDA);
 	ck_assert(idle(&world, world.streams[0][0]));
-	put(&world, BATONI_SEND, 0, 1, 0, false, &from);
-	put(&world, BATONI_RECV, 1, 0, 0, false, &to);
+	put_int(&world, BATONI_SEND, 0, 1, 0, false, &from);
+	put_int(&world, BATONI_RECV, 1, 0, 0, false, &to);
 	ck_assert(idle(&world, world.streams[1][0]));
 	ck_assert_int_eq(to, 2);
 	close_world(&world);
@@ -463,7 +463,7 @@ START_TEST(unequal_lengths_are_a_violation_and_overrun_nothing)
 	s = transfer(&world, BATONI_SEND, 0, 1, 0, from, sizeof(from));
 	enqueue(world.transports[0], list, 1, false,
 	        &observe);
-	put(&world, BATONI_RECV, 1, 0, 0, false, &to[0]);
+	put_int(&world, BATONI_RECV, 1, 0, 0, false, &to[0]);
 	ck_assert(idle(&world, world.streams[1][0]));
 	ck_assert_int_eq(to[0], 1);
 	ck_assert_int_eq(to[1], 0);
@@ -489,10 +489,10 @@ crowd_main(void *argument)
 
 	for (int i = 0; i < CROWD; i++) {
 		crowd->out[i] = rank * CROWD + i;
-		put(crowd->world, BATONI_SEND, rank, peer, i % 2, i % 3 == 0,
-		    &crowd->out[i]);
-		put(crowd->world, BATONI_RECV, rank, peer, 2 + i % 2,
-		    i % 5 == 0, &crowd->in[i]);
+		put_int(crowd->world, BATONI_SEND, rank, peer, i % 2, i % 3 == 0,
+		        &crowd->out[i]);
+		put_int(crowd->world, BATONI_RECV, rank, peer, 2 + i % 2,
+		        i % 5 == 0, &crowd->in[i]);
 	}
 	return NULL;
 }
@@ -517,10 +517,10 @@ START_TEST(two_ranks_beside_each_other_lose_and_mix_nothing)
 		pthread_join(threads[rank], NULL);
 	/* What comes last on a lane and a stream ends when all has. */
 	for (int rank = 0; rank < 2; rank++)
-		put(&world, BATONI_SEND, rank, 1 - rank, 0, false, &last[rank]);
+		put_int(&world, BATONI_SEND, rank, 1 - rank, 0, false, &last[rank]);
 	for (int rank = 0; rank < 2; rank++)
-		lanes[rank] = put(&world, BATONI_RECV, rank, 1 - rank, 3, true,
-		                  &got[rank]);
+		lanes[rank] = put_int(&world, BATONI_RECV, rank, 1 - rank, 3, true,
+		                      &got[rank]);
 	for (int rank = 0; rank < 2; rank++) {
 		ck_assert(idle(&world, lanes[rank]));
 		for (int i = 0; i < 4; i++)

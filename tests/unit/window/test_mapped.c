@@ -45,7 +45,7 @@ open_silent(void)
 }
 
 static void
-end(void)
+end_world(void)
 {
 	cuda_world_both(cuda_world_deregister, BATON_OK);
 	cuda_world_end();
@@ -66,8 +66,8 @@ static const struct baton_op_options detached = {
 };
 
 static baton_request
-put(size_t bytes, size_t at, int index, CUstream stream,
-    const struct baton_op_options *options)
+put_from_zero(size_t bytes, size_t at, int index, CUstream stream,
+              const struct baton_op_options *options)
 {
 	baton_request request = BATON_REQUEST_NULL;
 
@@ -137,7 +137,7 @@ START_TEST(streams_alone_change_memory_and_counter)
 	ck_assert_str_eq(info().why_engine_puts, "");
 	cuda_world_fill(cw.from, MIB, 5);
 	cuda_world_hold(cw.streams[0], 0);
-	request = put(MIB, 64, 3, cw.streams[0], NULL);
+	request = put_from_zero(MIB, 64, 3, cw.streams[0], NULL);
 	ck_assert_uint_eq(count(3), 0);
 	cuda_world_both(cuda_world_deregister, BATON_ERR_BUSY);
 	cuda_world_let_go(0);
@@ -145,7 +145,7 @@ START_TEST(streams_alone_change_memory_and_counter)
 	ck_assert_uint_eq(count(3), 1);
 	cuda_world_expect(cw.to + 64, MIB, 5);
 	cuda_world_finish(request, BATON_OK);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -159,7 +159,7 @@ START_TEST(signals_go_by_streams_alone)
 		run_out(cw.streams[0]);
 		ck_assert_uint_eq(count(1), i);
 	}
-	end();
+	end_world();
 }
 END_TEST
 
@@ -180,7 +180,7 @@ START_TEST(a_trace_knows_the_path_of_streams)
 		ck_assert_int_eq(unlink(trace->path), 0);
 	}
 	rmdir(folder);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -208,7 +208,7 @@ START_TEST(stream_that_waits_goes_on_with_the_data)
 	cuda_world_expect(cw.from + 8 * MIB, MIB, 9);
 	run_out(cw.streams[0]);
 	baton_ok(baton_stream_synchronize(cw.comms[0], cw.streams[0]));
-	end();
+	end_world();
 }
 END_TEST
 
@@ -232,7 +232,7 @@ START_TEST(wait_is_looked_at_without_a_ring)
 	(void)signal_on(cw.streams[0], 0, 0, NULL);
 	cuda_world_finish(request, BATON_OK);
 	run_out(cw.streams[1]);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -275,8 +275,8 @@ START_TEST(put_behind_one_of_another_stream_is_the_engines)
 
 	open_silent();
 	cuda_world_hold(cw.streams[0], 0);
-	a = put(64, 0, 0, cw.streams[0], NULL);
-	b = put(64, 64, 1, cw.streams[1], NULL);
+	a = put_from_zero(64, 0, 0, cw.streams[0], NULL);
+	b = put_from_zero(64, 64, 1, cw.streams[1], NULL);
 	assert_engines(cw.streams[1]);
 	progress(50);
 	ck_assert_uint_eq(count(1), 0);
@@ -290,7 +290,7 @@ START_TEST(put_behind_one_of_another_stream_is_the_engines)
 	ck_assert_uint_eq(count(1), 1);
 	cuda_world_finish(a, BATON_OK);
 	run_out(cw.streams[1]);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -304,7 +304,7 @@ START_TEST(put_behind_a_stream_moves_bytes_when_that_has_ended)
 	open_silent();
 	cuda_world_hold(cw.streams[0], 0);
 	a = signal_on(cw.streams[0], 0, 0, NULL);
-	b = put(MIB, 64, 1, cw.streams[1], NULL);
+	b = put_from_zero(MIB, 64, 1, cw.streams[1], NULL);
 	/* Its stream has come to it. */
 	while (load_of_source().awaiting == 0)
 		progress(1);
@@ -321,7 +321,7 @@ START_TEST(put_behind_a_stream_moves_bytes_when_that_has_ended)
 	load = load_of_source();
 	ck_assert_uint_eq(load.moving, 0);
 	run_out(cw.streams[1]);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -331,8 +331,8 @@ START_TEST(put_behind_the_engines_is_the_engines)
 
 	open_silent();
 	cuda_world_hold(cw.streams[1], 0);
-	a = put(64, 0, 0, cw.streams[1], &detached);
-	b = put(64, 64, 1, cw.streams[0], NULL);
+	a = put_from_zero(64, 0, 0, cw.streams[1], &detached);
+	b = put_from_zero(64, 64, 1, cw.streams[0], NULL);
 	assert_engines(cw.streams[0]);
 	progress(50);
 	ck_assert_uint_eq(count(1), 0);
@@ -342,11 +342,11 @@ START_TEST(put_behind_the_engines_is_the_engines)
 	cuda_world_finish(a, BATON_OK);
 	run_out(cw.streams[0]);
 	/* Both have ended: streams have it again. */
-	a = put(64, 0, 0, cw.streams[0], NULL);
+	a = put_from_zero(64, 0, 0, cw.streams[0], NULL);
 	run_out(cw.streams[0]);
 	ck_assert_uint_eq(count(0), 2);
 	cuda_world_finish(a, BATON_OK);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -359,7 +359,7 @@ START_TEST(other_contexts_do_not_wait)
 	run_out(cw.streams[1]);
 	ck_assert_uint_eq(count(0), 1);
 	cuda_world_let_go(0);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -369,24 +369,24 @@ START_TEST(members_of_a_group_are_the_engines)
 
 	open_silent();
 	baton_ok(baton_group_begin(cw.comms[0]));
-	request = put(64, 0, 0, cw.streams[0], NULL);
+	request = put_from_zero(64, 0, 0, cw.streams[0], NULL);
 	baton_ok(baton_group_end(cw.comms[0]));
 	assert_engines(cw.streams[0]);
 	cuda_world_finish(request, BATON_OK);
 	run_out(cw.streams[0]);
 	/* One that is void leaves nothing in the way. */
 	baton_ok(baton_group_begin(cw.comms[0]));
-	(void)put(64, 0, 0, cw.streams[0], NULL);
+	(void)put_from_zero(64, 0, 0, cw.streams[0], NULL);
 	ck_assert_int_eq(baton_signal(7, 0, 0, 0, cw.comms[0], cw.streams[0], NULL,
 	                              NULL),
 	                 BATON_ERR_INVALID);
 	ck_assert_int_eq(baton_group_end(cw.comms[0]), BATON_ERR_INVALID);
 	progress(5);
-	request = put(64, 0, 0, cw.streams[0], NULL);
+	request = put_from_zero(64, 0, 0, cw.streams[0], NULL);
 	run_out(cw.streams[0]);
 	ck_assert_uint_eq(count(0), 2);
 	cuda_world_finish(request, BATON_OK);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -417,7 +417,7 @@ START_TEST(default_streams_of_two_threads_are_two_streams)
 	pthread_join(thread, NULL);
 	ck_assert_uint_eq(count(0), 1);
 	ck_assert_uint_eq(count(1), 1);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -475,12 +475,12 @@ START_TEST(streams_of_another_gpu_put_too)
 	cuda_world_comms(&options);
 	register_both();
 	cuda_world_fill(cw.from, 4096, 2);
-	request = put(4096, 0, 0, stream, NULL);
+	request = put_from_zero(4096, 0, 0, stream, NULL);
 	run_out(stream);
 	ck_assert_uint_eq(count(0), 1);
 	cuda_world_expect(cw.to, 4096, 2);
 	cuda_world_finish(request, BATON_OK);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -502,7 +502,7 @@ START_TEST(full_stream_blocks_no_call)
 		progress(1);
 	baton_ok(baton_stream_synchronize(cw.comms[0], cw.streams[0]));
 	ck_assert_uint_eq(count(0), N);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -514,13 +514,13 @@ START_TEST(put_whose_copy_is_refused_is_the_engines)
 	cuda_world_fill(cw.from, 4096, 6);
 	ck_assert(cw.sim->sim_fail("cuMemcpyAsync", 1, BATONI_CU_INVALID_VALUE,
 	                           false));
-	request = put(4096, 0, 0, cw.streams[0], NULL);
+	request = put_from_zero(4096, 0, 0, cw.streams[0], NULL);
 	assert_engines(cw.streams[0]);
 	cuda_world_finish(request, BATON_OK);
 	cuda_world_expect(cw.to, 4096, 6);
 	ck_assert_uint_eq(count(0), 1);
 	run_out(cw.streams[0]);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -531,11 +531,11 @@ START_TEST(write_that_is_refused_once_is_asked_for_again)
 	open_silent();
 	ck_assert(cw.sim->sim_fail("cuStreamBatchMemOp", 1,
 	                           BATONI_CU_INVALID_VALUE, false));
-	request = put(4096, 0, 0, cw.streams[0], NULL);
+	request = put_from_zero(4096, 0, 0, cw.streams[0], NULL);
 	run_out(cw.streams[0]);
 	ck_assert_uint_eq(count(0), 1);
 	cuda_world_finish(request, BATON_OK);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -572,11 +572,11 @@ see_engine_puts(const char *why)
 
 	open_silent();
 	ck_assert_ptr_nonnull(strstr(info().why_engine_puts, why));
-	request = put(64, 0, 0, cw.streams[0], NULL);
+	request = put_from_zero(64, 0, 0, cw.streams[0], NULL);
 	assert_engines(cw.streams[0]);
 	cuda_world_finish(request, BATON_OK);
 	run_out(cw.streams[0]);
-	end();
+	end_world();
 }
 
 START_TEST(without_memory_operations_the_engine_puts)
@@ -609,7 +609,7 @@ START_TEST(stream_that_captures_takes_no_put)
 	(void)signal_on(cw.streams[0], 0, 0, NULL);
 	run_out(cw.streams[0]);
 	ck_assert_uint_eq(count(0), 1);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -619,12 +619,12 @@ START_TEST(put_on_a_stream_is_not_cancelled)
 
 	open_silent();
 	cuda_world_hold(cw.streams[0], 0);
-	request = put(64, 0, 0, cw.streams[0], NULL);
+	request = put_from_zero(64, 0, 0, cw.streams[0], NULL);
 	ck_assert_int_eq(baton_cancel(request), BATON_ERR_UNSUPPORTED);
 	assert_said("on its stream", "cannot be taken back");
 	cuda_world_let_go(0);
 	cuda_world_finish(request, BATON_OK);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -659,7 +659,7 @@ START_TEST(launch_of_the_engines_puts_is_cancelled)
 		baton_plan_destroy(plan);
 	}
 	ck_assert_uint_eq(count(0), 1);
-	end();
+	end_world();
 }
 END_TEST
 
@@ -676,7 +676,7 @@ START_TEST(pageable_source_is_the_engines)
 	assert_engines(cw.streams[0]);
 	cuda_world_finish(request, BATON_OK);
 	run_out(cw.streams[0]);
-	end();
+	end_world();
 }
 END_TEST
 

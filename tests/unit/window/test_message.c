@@ -211,7 +211,7 @@ pass(struct rank *rank)
 }
 
 static void
-run(void)
+pass_until_still(void)
 {
 	size_t events;
 
@@ -225,7 +225,7 @@ run(void)
 static void
 teardown(void)
 {
-	run();
+	pass_until_still();
 	for (int i = 0; i < RANKS; i++)
 		ck_assert_int_eq(batoni_messages_drain(&ranks[i].rma),
 		                 BATON_OK);
@@ -266,7 +266,7 @@ greet(int from, int to, int context)
 	                                   &wire->hello_transfer),
 	                 BATON_OK);
 	wire->greeted = true;
-	run();
+	pass_until_still();
 }
 
 /* All ranks do, and all channels are known. */
@@ -358,7 +358,7 @@ START_TEST(signal_alone_is_counted_once_where_it_belongs)
 {
 	listen_all();
 	ck_assert_int_eq(signal_to(0, 3, 1, 1, 2), BATON_PENDING);
-	run();
+	pass_until_still();
 	ck_assert_int_eq(ranks[0].status[3], BATON_OK);
 	for (int context = 0; context < CONTEXTS; context++) {
 		for (int i = 0; i < SIGNALS; i++) {
@@ -425,7 +425,7 @@ START_TEST(data_of_every_size_arrives_before_its_signal)
 	ck_assert_mem_eq(window + offset, data, bytes);
 	ck_assert_uint_eq(window[offset - 1], 0);
 	ck_assert_uint_eq(window[offset + bytes], 0);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 1), 1);
 	ck_assert_int_eq(ranks[0].status[0], BATON_OK);
 	free(data);
@@ -447,7 +447,7 @@ START_TEST(put_without_bytes_or_with_its_data_there_is_a_signal)
 	ranks[0].pendings[2].put.offset = 1;
 	ck_assert_int_eq(batoni_message_put(&ranks[0].rma, 2, false),
 	                 BATON_PENDING);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 0), 3);
 	ck_assert_uint_eq(window_of(1)[0], 9);
 	ck_assert_uint_eq(window_of(1)[1], 0);
@@ -476,7 +476,7 @@ START_TEST(native_data_is_signaled_when_it_has_come)
 	put_native(1, 0, 3);
 	put_native(2, 1, 1);
 	signal_to(0, 3, 1, 1, 0);
-	run();
+	pass_until_still();
 	/* The header behind one whose data has not come is not received. */
 	for (uint32_t slot = 0; slot < 4; slot++)
 		ck_assert_int_eq(ranks[0].status[slot],
@@ -487,14 +487,14 @@ START_TEST(native_data_is_signaled_when_it_has_come)
 	ck_assert_uint_gt(ranks[1].rma.base.path.load.moving, 0);
 	/* Contexts do not wait for each other. */
 	units_come = 1;
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 0), 0);
 	ck_assert_uint_eq(count(1, 0, 1, 0), 2);
 	units_come = 2;
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 0), 1);
 	units_come = 3;
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 0), 2);
 	for (uint32_t slot = 0; slot < 4; slot++)
 		ck_assert_int_eq(ranks[0].status[slot], BATON_OK);
@@ -551,7 +551,7 @@ START_TEST(contexts_do_not_wait_for_each_other)
 	batoni_messages_test(&ranks[1].rma);
 	ck_assert_uint_eq(count(1, 0, 1, 0), 1);
 	ck_assert_uint_eq(count(1, 0, 0, 0), 0);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 0), 2);
 	free(data);
 }
@@ -564,7 +564,7 @@ START_TEST(put_to_oneself_arrives)
 	listen_all();
 	put_at(0, 0, 0, 0, 0, data, 100, MIB);
 	put_at(0, 1, 0, 0, 1, data, MIB, 0);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(0, 0, 0, 0), 1);
 	ck_assert_uint_eq(count(0, 0, 0, 1), 1);
 	ck_assert_mem_eq(window_of(0), data, MIB);
@@ -580,10 +580,10 @@ START_TEST(puts_wait_for_lanes_and_lanes_for_receives)
 	for (uint32_t i = 0; i < LANES; i++)
 		ck_assert_int_eq(signal_to(0, i, 1, 0, 0), BATON_PENDING);
 	ck_assert_int_eq(signal_to(0, 40, 1, 0, 0), BATON_ERR_AGAIN);
-	run();
+	pass_until_still();
 	ck_assert_int_eq(ranks[0].ends, (int)LANES);
 	ck_assert_int_eq(signal_to(0, 40, 1, 0, 0), BATON_PENDING);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 0), LANES + 1);
 }
 END_TEST
@@ -593,11 +593,11 @@ START_TEST(what_came_before_anybody_listened_is_applied)
 	for (uint32_t i = 0; i < LANES; i++)
 		ck_assert_int_eq(signal_to(0, i, 1, 0, 0), BATON_PENDING);
 	ck_assert_int_eq(signal_to(0, 40, 1, 0, 0), BATON_ERR_AGAIN);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 0), 0);
 	ck_assert_int_eq(ranks[0].ends, 0);
 	batoni_messages_post(&ranks[1].rma);
-	run();
+	pass_until_still();
 	ck_assert_int_eq(ranks[0].ends, (int)LANES);
 	ck_assert_uint_eq(count(1, 0, 0, 0), LANES);
 }
@@ -614,11 +614,11 @@ START_TEST(each_channel_has_a_lane_that_others_cannot_take)
 	ck_assert_int_eq(put_at(0, 40, 1, 1, 0, data, 100, 0), BATON_PENDING);
 	ck_assert_int_eq(signal_to(0, 41, 1, 1, 0), BATON_ERR_AGAIN);
 	ck_assert_int_eq(signal_to(0, 42, 0, 1, 0), BATON_PENDING);
-	run();
+	pass_until_still();
 	ck_assert_int_eq(ranks[0].status[42], BATON_OK);
 	ck_assert_int_eq(ranks[0].ends, 1);
 	batoni_messages_post(&ranks[1].rma);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 0), LANES);
 	ck_assert_uint_eq(count(1, 0, 1, 0), 1);
 	ck_assert_mem_eq(window_of(1), data, 100);
@@ -655,18 +655,18 @@ START_TEST(receives_stand_for_those_who_talk)
 	batoni_messages_post(&ranks[1].rma);
 	ck_assert_uint_eq(ranks[1].rma.base.path.load.standing, 1);
 	signal_to(0, 0, 1, 1, 0);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 1, 0), 1);
 	ck_assert_uint_eq(ranks[1].rma.base.path.load.standing, 2);
 	ck_assert_uint_eq(ranks[1].rma.transport->messages.load.in_flight, 2);
 	signal_to(0, 0, 1, 1, 0);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 1, 0), 2);
 	ck_assert_uint_eq(ranks[1].rma.base.path.load.standing, 2);
 	/* The other way it is another channel. */
 	ck_assert_uint_eq(ranks[0].rma.base.path.load.standing, 1);
 	signal_to(1, 0, 0, 1, 0);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(ranks[0].rma.base.path.load.standing, 2);
 }
 END_TEST
@@ -683,7 +683,7 @@ START_TEST(channel_for_which_there_is_no_memory_begins_later)
 		/* Link and wire of the target. */
 		ck_assert_uint_ge(batoni_mem_fail_at(0), n == 1);
 	}
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 0), 2);
 }
 END_TEST
@@ -731,7 +731,7 @@ START_TEST(get_brings_the_bytes_of_the_window)
 	listen_all();
 	memcpy((char *)ranks[1].window->base + 3, want, bytes);
 	ck_assert_int_eq(get_from(0, 4, 1, got, bytes, 3), BATON_PENDING);
-	run();
+	pass_until_still();
 	ck_assert_int_eq(ranks[0].status[4], BATON_OK);
 	ck_assert_mem_eq(got, want, bytes);
 	ck_assert_uint_eq(got[bytes], 0);
@@ -761,7 +761,7 @@ START_TEST(get_that_cannot_be_met_ends_in_mismatch_and_the_next_is_met)
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		ranks[0].window->id = wrong[i].window;
 		get_from(0, 0, 1, got, wrong[i].bytes, wrong[i].offset);
-		run();
+		pass_until_still();
 		ck_assert_int_eq(ranks[0].status[0], BATON_ERR_MISMATCH);
 		ck_assert_uint_eq(got[0], 0);
 		ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0),
@@ -769,7 +769,7 @@ START_TEST(get_that_cannot_be_met_ends_in_mismatch_and_the_next_is_met)
 	}
 	ranks[0].window->id = WINDOW_ID;
 	get_from(0, 0, 1, got, 8, 0);
-	run();
+	pass_until_still();
 	ck_assert_int_eq(ranks[0].status[0], BATON_OK);
 	ck_assert_uint_eq(got[7], 0x5a);
 }
@@ -785,7 +785,7 @@ START_TEST(get_reads_what_was_put_before_it_alone)
 	get_from(0, 1, 1, &got[0], 1, 0);
 	put_at(0, 2, 1, 0, BATONI_NO_SIGNAL, &behind, 1, 0);
 	get_from(0, 3, 1, &got[1], 1, 0);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(got[0], 1);
 	ck_assert_uint_eq(got[1], 2);
 }
@@ -805,7 +805,7 @@ START_TEST(probe_is_answered_when_the_data_before_it_is_there)
 	ck_assert_uint_eq(rma->unacked_count, 1);
 	ck_assert_int_eq(batoni_message_probe(rma, wire), BATON_PENDING);
 	ck_assert_uint_gt(wire->probing, wire->last);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(wire->probing, 0);
 	ck_assert_uint_gt(wire->acked, wire->last);
 	ck_assert_uint_eq(rma->unacked_count, 0);
@@ -815,7 +815,7 @@ START_TEST(probe_is_answered_when_the_data_before_it_is_there)
 	put_at(0, 1, 1, 0, 0, &byte, 1, 1);
 	ck_assert_int_eq(batoni_message_probe(rma, wire), BATON_PENDING);
 	put_at(0, 2, 1, 0, 0, &byte, 1, 2);
-	run();
+	pass_until_still();
 	ck_assert_uint_lt(wire->acked, wire->last);
 	ck_assert_uint_eq(rma->unacked_count, 1);
 }
@@ -908,11 +908,11 @@ START_TEST(bad_header_is_dropped_and_the_next_is_obeyed)
 {
 	listen_all();
 	forge_header(&bad[_i]);
-	run();
+	pass_until_still();
 	assert_untouched();
 	ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0), 1);
 	forge_header(&good);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 1), 1);
 	ck_assert_uint_eq(window_of(1)[7], 0x55);
 	ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0), 2);
@@ -929,11 +929,11 @@ START_TEST(signal_adds_what_its_header_says)
 
 	listen_all();
 	forge_header(&by_many);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 1), UINT32_MAX);
 	/* A put adds one, wherever it goes. */
 	forge_header(&good);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 1), UINT64_C(1) + UINT32_MAX);
 }
 END_TEST
@@ -962,7 +962,7 @@ START_TEST(native_header_that_cannot_be_is_dropped)
 	make_native();
 	units_come = 5;
 	forge_header(&header);
-	run();
+	pass_until_still();
 	for (size_t i = 0; i < n; i++) {
 		if (i == n - 1)
 			ranks[1].window->native = NULL;
@@ -970,7 +970,7 @@ START_TEST(native_header_that_cannot_be_is_dropped)
 		header.bytes = wrong[i].bytes;
 		header.window = wrong[i].window;
 		forge_header(&header);
-		run();
+		pass_until_still();
 		ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0),
 		                  i + 2);
 	}
@@ -980,10 +980,10 @@ START_TEST(native_header_that_cannot_be_is_dropped)
 	units_come = 5;
 	header.offset = 5 + UNITS_AHEAD;
 	forge_header(&header);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 0), 1);
 	units_come = header.offset;
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 0), 2);
 }
 END_TEST
@@ -994,12 +994,12 @@ START_TEST(data_behind_a_header_does_not_go_to_memory_of_a_device)
 	listen_all();
 	ranks[1].window->location = BATONI_MEMORY_DEVICE;
 	forge_header(&good);
-	run();
+	pass_until_still();
 	assert_untouched();
 	ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0), 1);
 	ranks[1].window->location = BATONI_MEMORY_REGISTERED;
 	forge_header(&good);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 1), 1);
 	ck_assert_uint_eq(window_of(1)[7], 0x55);
 }
@@ -1011,9 +1011,9 @@ START_TEST(short_message_is_dropped)
 
 	listen_all();
 	forge(0, message, 0);
-	run();
+	pass_until_still();
 	forge(0, message, sizeof(message));
-	run();
+	pass_until_still();
 	assert_untouched();
 	ck_assert_uint_eq(batoni_messages_applied(&ranks[1].rma, 0), 2);
 }
@@ -1029,12 +1029,12 @@ START_TEST(data_that_follows_a_bad_header_goes_nowhere)
 	header.offset = WINDOW_BYTES - 10;
 	header.bytes = sizeof(data);
 	forge_header(&header);
-	run();
+	pass_until_still();
 	forge(1, data, sizeof(data));
-	run();
+	pass_until_still();
 	assert_untouched();
 	forge_header(&good);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 1), 1);
 }
 END_TEST
@@ -1048,12 +1048,12 @@ START_TEST(data_of_another_length_has_no_signal)
 	header.payload = 2;
 	header.bytes = sizeof(data);
 	forge_header(&header);
-	run();
+	pass_until_still();
 	forge(1, data, sizeof(data) - 1);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 1), 0);
 	forge_header(&good);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 1), 1);
 }
 END_TEST
@@ -1107,10 +1107,10 @@ START_TEST(header_that_fails_is_told_at_once_and_holds_no_lane)
 	ck_assert_str_eq(ranks[0].transfers[5].native_call, "MPI_Isend");
 	ck_assert_int_eq(ranks[0].transfers[5].native_code, 17);
 	ck_assert_uint_eq(batoni_messages_sent(&ranks[0].rma, 1), 0);
-	run();
+	pass_until_still();
 	ck_assert_int_eq(ranks[0].ends, 0);
 	ck_assert_int_eq(signal_to(0, 5, 1, 0, 0), BATON_PENDING);
-	run();
+	pass_until_still();
 	ck_assert_int_eq(ranks[0].status[5], BATON_OK);
 	ck_assert_ptr_null(ranks[0].transfers[5].native_call);
 }
@@ -1124,7 +1124,7 @@ START_TEST(data_that_fails_is_the_end_of_its_put)
 	make_failing(ranks[0].rma.transport);
 	fail_in = 2;
 	ck_assert_int_eq(put_at(0, 5, 1, 0, 1, data, MIB, 0), BATON_PENDING);
-	run();
+	pass_until_still();
 	ck_assert_int_eq(ranks[0].status[5], BATON_ERR_MPI);
 	ck_assert_str_eq(ranks[0].transfers[5].native_call, "MPI_Isend");
 	ck_assert_uint_eq(count(1, 0, 0, 1), 0);
@@ -1141,10 +1141,10 @@ START_TEST(receive_that_fails_stays_away)
 	make_failing(ranks[1].rma.transport);
 	fail_in = 1; /* the one that follows the first signal */
 	signal_to(0, 0, 1, 1, 0);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 1, 0), 1);
 	signal_to(0, 0, 1, 0, 0);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 0), 1);
 	ck_assert_uint_eq(ranks[1].rma.transport->messages.load.in_flight,
 	                  RANKS * CONTEXTS + 1 - 1);
@@ -1190,7 +1190,7 @@ START_TEST(leaving_waits_for_puts_that_are_under_way)
 	ck_assert_int_eq(batoni_messages_drain(&ranks[0].rma), BATON_PENDING);
 	while (batoni_messages_drain(&ranks[0].rma) != BATON_OK)
 		ck_assert_int_eq(batoni_messages_drain(&ranks[1].rma), BATON_OK);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 0), 1);
 	ck_assert_mem_eq(window_of(1), data, 3 * MIB);
 	free(data);
@@ -1214,7 +1214,7 @@ START_TEST(leaving_waits_for_a_receive_that_cannot_be_taken_back)
 		signal_to(1, (uint32_t)context, 1, context, 0);
 	}
 	greet(0, 1, 0);
-	run();
+	pass_until_still();
 	ck_assert_int_eq(batoni_messages_leave(&rank->rma), BATON_OK);
 	ck_assert_uint_eq(count(1, 0, 1, 0), 1);
 	ck_assert_uint_eq(count(1, 1, 0, 0), 1);
@@ -1232,7 +1232,7 @@ announce(size_t bytes)
 	header.payload = 2;
 	header.bytes = bytes;
 	forge_header(&header);
-	run();
+	pass_until_still();
 }
 
 static enum baton_status
@@ -1264,7 +1264,7 @@ START_TEST(copy_into_a_window_is_over_before_that_goes)
 	ck_assert_int_eq(status, BATON_OK);
 	ck_assert(!writes_to(0, WINDOW_BYTES));
 	memset(window_of(1), 0, WINDOW_BYTES);
-	run();
+	pass_until_still();
 	assert_untouched();
 	ck_assert_int_eq(ranks[0].status[0], BATON_OK);
 	free(data);
@@ -1282,7 +1282,7 @@ START_TEST(receive_of_data_that_has_not_come_is_taken_back)
 	ck_assert(!writes_to(0, WINDOW_BYTES));
 	/* Nothing is applied any more either. */
 	signal_to(0, 0, 1, 1, 0);
-	run();
+	pass_until_still();
 	assert_untouched();
 }
 END_TEST
@@ -1304,7 +1304,7 @@ START_TEST(receive_that_cannot_be_taken_back_is_known_to_write)
 	forge(1, data, sizeof(data));
 	ck_assert(!writes_to(0, WINDOW_BYTES));
 	ck_assert_int_eq(let_go(), BATON_OK);
-	run();
+	pass_until_still();
 	ck_assert_uint_eq(count(1, 0, 0, 1), 0);
 }
 END_TEST

@@ -60,7 +60,7 @@ place(uint32_t slot, int peer, int context, size_t offset, size_t bytes)
 }
 
 static enum baton_status
-put(uint32_t slot, int context, size_t offset, size_t bytes)
+issue_put(uint32_t slot, int context, size_t offset, size_t bytes)
 {
 	return batoni_put_issue(&world.rma,
 	                        place(slot, PEER, context, offset, bytes));
@@ -124,7 +124,7 @@ path_to_peer(unsigned path)
 
 START_TEST(small_put_is_written_and_signaled_within_issue)
 {
-	ck_assert_int_eq(put(0, 1, 40, INLINE), BATON_OK);
+	ck_assert_int_eq(issue_put(0, 1, 40, INLINE), BATON_OK);
 	ck_assert_uint_eq(world.transfers[0].done_bytes, INLINE);
 	ck_assert(arrived(40, INLINE));
 	ck_assert_int_eq(world.parts[PEER][39], 0);
@@ -139,7 +139,7 @@ START_TEST(signal_alone_and_a_put_of_nothing_only_count)
 {
 	path_to_peer(BATON_WINDOW_PATH_MESSAGE);
 	ck_assert_int_eq(signal_peer(0, 0), BATON_OK);
-	ck_assert_int_eq(put(1, 0, PART_BYTES, 0), BATON_OK);
+	ck_assert_int_eq(issue_put(1, 0, PART_BYTES, 0), BATON_OK);
 	ck_assert_uint_eq(world.transfers[1].done_bytes, 0);
 	ck_assert_uint_eq(signals(1, 0), 1);
 	ck_assert_uint_eq(signals(0, 0), 1);
@@ -173,7 +173,7 @@ START_TEST(longer_put_goes_by_slices_and_signals_after_the_last_byte)
 {
 	size_t bytes = 2 * SLICE + 1;
 
-	ck_assert_int_eq(put(0, 0, 1, bytes), BATON_PENDING);
+	ck_assert_int_eq(issue_put(0, 0, 1, bytes), BATON_PENDING);
 	assert_counts(1, 1, 1);
 	ck_assert_int_eq(world.parts[PEER][1], 0);
 	for (size_t done = SLICE; done < bytes; done += SLICE) {
@@ -194,7 +194,7 @@ END_TEST
 
 START_TEST(one_byte_more_than_is_copied_within_issue_waits)
 {
-	ck_assert_int_eq(put(0, 0, 0, INLINE + 1), BATON_PENDING);
+	ck_assert_int_eq(issue_put(0, 0, 0, INLINE + 1), BATON_PENDING);
 	assert_counts(1, 1, 1);
 	test();
 	assert_ended(&world, 0, BATON_OK);
@@ -204,8 +204,8 @@ END_TEST
 
 START_TEST(later_ones_of_a_channel_wait_for_the_first_and_others_do_not)
 {
-	ck_assert_int_eq(put(0, 0, 0, SLICE), BATON_PENDING);
-	ck_assert_int_eq(put(1, 0, SLICE, 8), BATON_PENDING);
+	ck_assert_int_eq(issue_put(0, 0, 0, SLICE), BATON_PENDING);
+	ck_assert_int_eq(issue_put(1, 0, SLICE, 8), BATON_PENDING);
 	ck_assert_int_eq(signal_peer(2, 0), BATON_PENDING);
 	ck_assert_int_eq(signal_peer(3, 1), BATON_OK);
 	assert_counts(3, 3, 2);
@@ -256,9 +256,9 @@ END_TEST
 
 START_TEST(put_that_is_taken_back_never_signals_and_the_next_goes_on)
 {
-	ck_assert_int_eq(put(0, 0, 0, 2 * SLICE), BATON_PENDING);
-	ck_assert_int_eq(put(1, 0, 0, 8), BATON_PENDING);
-	ck_assert_int_eq(put(2, 0, 8, 8), BATON_PENDING);
+	ck_assert_int_eq(issue_put(0, 0, 0, 2 * SLICE), BATON_PENDING);
+	ck_assert_int_eq(issue_put(1, 0, 0, 8), BATON_PENDING);
+	ck_assert_int_eq(issue_put(2, 0, 8, 8), BATON_PENDING);
 	test();
 	ck_assert_int_eq(take_back(0), BATON_ERR_CANCELED);
 	assert_counts(2, 2, 2);
@@ -267,7 +267,7 @@ START_TEST(put_that_is_taken_back_never_signals_and_the_next_goes_on)
 	assert_ended(&world, 1, BATON_OK);
 	ck_assert_uint_eq(signals(0, 0), 1);
 	assert_idle(&world);
-	ck_assert_int_eq(put(0, 0, 0, 8), BATON_OK);
+	ck_assert_int_eq(issue_put(0, 0, 0, 8), BATON_OK);
 }
 END_TEST
 
@@ -292,9 +292,9 @@ START_TEST(vmwrite_does_the_same_by_way_of_the_kernel)
 {
 	if (!write_by_kernel())
 		return;
-	ck_assert_int_eq(put(0, 0, 3, 1000), BATON_OK);
+	ck_assert_int_eq(issue_put(0, 0, 3, 1000), BATON_OK);
 	ck_assert(arrived(3, 1000));
-	ck_assert_int_eq(put(1, 0, 1003, SLICE + 1), BATON_PENDING);
+	ck_assert_int_eq(issue_put(1, 0, 1003, SLICE + 1), BATON_PENDING);
 	test();
 	assert_no_end(&world);
 	ck_assert_uint_eq(signals(0, 0), 1);
@@ -311,10 +311,10 @@ START_TEST(vmwrite_where_no_memory_is_ends_in_system_and_does_not_signal)
 	if (!write_by_kernel())
 		return;
 	world.window->peers[PEER].address = 4096;
-	ck_assert_int_eq(put(0, 0, 0, 8), BATON_ERR_SYSTEM);
+	ck_assert_int_eq(issue_put(0, 0, 0, 8), BATON_ERR_SYSTEM);
 	ck_assert_str_eq(world.transfers[0].native_call, "process_vm_writev");
 	ck_assert_int_eq(world.transfers[0].native_code, EFAULT);
-	ck_assert_int_eq(put(1, 0, 0, INLINE + 1), BATON_PENDING);
+	ck_assert_int_eq(issue_put(1, 0, 0, INLINE + 1), BATON_PENDING);
 	test();
 	assert_ended(&world, 1, BATON_ERR_SYSTEM);
 	ck_assert_uint_eq(signals(0, 0), 0);
@@ -341,7 +341,7 @@ START_TEST(vmwrite_into_a_process_that_is_gone_ends_in_peer)
 	world.peers[PEER].pidfd = fd;
 	if (fd < 0)
 		world.peers[PEER].pid = pid;
-	ck_assert_int_eq(put(0, 0, 0, 8), BATON_ERR_PEER);
+	ck_assert_int_eq(issue_put(0, 0, 0, 8), BATON_ERR_PEER);
 	ck_assert_str_eq(world.transfers[0].native_call, "process_vm_writev");
 	ck_assert_int_eq(world.transfers[0].native_code, ESRCH);
 	ck_assert_int_eq(world.parts[PEER][0], 0);
@@ -356,7 +356,7 @@ END_TEST
 START_TEST(put_by_message_is_out_of_the_queue_and_ends_with_its_messages)
 {
 	path_to_peer(BATON_WINDOW_PATH_MESSAGE);
-	ck_assert_int_eq(put(0, 0, 0, 100000), BATON_PENDING);
+	ck_assert_int_eq(issue_put(0, 0, 0, 100000), BATON_PENDING);
 	ck_assert_uint_eq(world.messages, 2);
 	assert_counts(1, 0, 1);
 	ck_assert_uint_eq(test(), 0);
@@ -373,10 +373,10 @@ END_TEST
 START_TEST(no_store_overtakes_a_message_of_its_channel)
 {
 	path_to_peer(BATON_WINDOW_PATH_MESSAGE);
-	ck_assert_int_eq(put(0, 0, 0, 8), BATON_PENDING);
+	ck_assert_int_eq(issue_put(0, 0, 0, 8), BATON_PENDING);
 	path_to_peer(BATON_WINDOW_PATH_DIRECT);
 	/* The data is written here, the signal follows the message. */
-	ck_assert_int_eq(put(1, 0, 8, 8), BATON_PENDING);
+	ck_assert_int_eq(issue_put(1, 0, 8, 8), BATON_PENDING);
 	ck_assert(arrived(8, 8));
 	ck_assert_int_eq(signal_peer(2, 0), BATON_PENDING);
 	ck_assert_int_eq(signal_peer(3, 1), BATON_OK);
@@ -399,7 +399,7 @@ END_TEST
 START_TEST(written_data_whose_signal_goes_by_message_is_written_whole_first)
 {
 	world.rma.signal_path[PEER] = BATON_WINDOW_PATH_MESSAGE;
-	ck_assert_int_eq(put(0, 0, 0, SLICE + 1), BATON_PENDING);
+	ck_assert_int_eq(issue_put(0, 0, 0, SLICE + 1), BATON_PENDING);
 	test();
 	ck_assert_uint_eq(world.messages, 0);
 	test();
@@ -443,7 +443,7 @@ END_TEST
 START_TEST(put_that_messages_have_is_lent_until_they_are_sent)
 {
 	path_to_peer(BATON_WINDOW_PATH_MESSAGE);
-	ck_assert_int_eq(put(0, 0, 0, 8), BATON_PENDING);
+	ck_assert_int_eq(issue_put(0, 0, 0, 8), BATON_PENDING);
 	ck_assert_int_eq(take_back(0), BATON_ERR_BUSY);
 	assert_counts(1, 0, 1);
 	message_sent(&world, 0, BATON_OK);
@@ -455,18 +455,18 @@ END_TEST
 START_TEST(message_that_fails_ends_its_put_so)
 {
 	path_to_peer(BATON_WINDOW_PATH_MESSAGE);
-	ck_assert_int_eq(put(0, 0, 0, 8), BATON_PENDING);
+	ck_assert_int_eq(issue_put(0, 0, 0, 8), BATON_PENDING);
 	message_sent(&world, 0, BATON_ERR_MPI);
 	assert_ended(&world, 0, BATON_ERR_MPI);
 	assert_idle(&world);
 	world.answer = BATON_ERR_MPI;
-	ck_assert_int_eq(put(0, 0, 0, 8), BATON_ERR_MPI);
+	ck_assert_int_eq(issue_put(0, 0, 0, 8), BATON_ERR_MPI);
 	assert_idle(&world);
 }
 END_TEST
 
 static enum baton_status
-get(uint32_t slot)
+issue_get(uint32_t slot)
 {
 	struct batoni_transfer *transfer = place(slot, PEER, 0, 0, 8);
 	struct batoni_pending *pending = &world.rma.pending[slot];
@@ -481,7 +481,7 @@ static void
 leave_gets(uint32_t count)
 {
 	for (uint32_t slot = 0; slot < count; slot++) {
-		ck_assert_int_eq(get(slot), BATON_PENDING);
+		ck_assert_int_eq(issue_get(slot), BATON_PENDING);
 		message_sent(&world, world.messages - 1, BATON_OK);
 		ck_assert_int_eq(take_back(slot), BATON_ERR_BUSY);
 	}
@@ -519,11 +519,11 @@ START_TEST(get_whose_receive_cannot_be_posted_asks_for_nothing)
 	path_to_peer(BATON_WINDOW_PATH_MESSAGE);
 	batoni_messages_post(&world.rma);
 	world.of_receives = BATON_ERR_NOMEM;
-	ck_assert_int_eq(get(0), BATON_ERR_NOMEM);
+	ck_assert_int_eq(issue_get(0), BATON_ERR_NOMEM);
 	ck_assert_uint_eq(world.messages, 0);
 	assert_idle(&world);
 	world.of_receives = BATON_PENDING;
-	ck_assert_int_eq(get(0), BATON_PENDING);
+	ck_assert_int_eq(issue_get(0), BATON_PENDING);
 	ck_assert_uint_eq(world.messages, 1);
 	message_sent(&world, 0, BATON_OK);
 	answer_came(&world, 0, BATON_OK);
@@ -540,13 +540,13 @@ START_TEST(get_whose_header_cannot_be_sent_takes_its_receive_back)
 	batoni_messages_post(&world.rma);
 	before = world.receives;
 	world.answer = BATON_ERR_NOMEM;
-	ck_assert_int_eq(get(0), BATON_ERR_NOMEM);
+	ck_assert_int_eq(issue_get(0), BATON_ERR_NOMEM);
 	ck_assert_uint_eq(world.receives, before);
 	ck_assert_int_eq(world.broken, BATON_OK);
 	assert_idle(&world);
 	/* One that stays would take the next answer. */
 	world.of_taking = BATON_ERR_BUSY;
-	ck_assert_int_eq(get(0), BATON_PENDING);
+	ck_assert_int_eq(issue_get(0), BATON_PENDING);
 	ck_assert_int_eq(world.broken, BATON_ERR_NOMEM);
 	world.comm.fault.status = BATON_ERR_NOMEM;
 	ck_assert_int_eq(take_back(0), BATON_ERR_BUSY);
@@ -576,7 +576,7 @@ START_TEST(flush_ends_in_no_error_of_an_earlier_probe)
 	for (int stays = 0; stays < 2; stays++) {
 		size_t sent = world.messages;
 
-		ck_assert_int_eq(put(0, 0, 0, 8), BATON_PENDING);
+		ck_assert_int_eq(issue_put(0, 0, 0, 8), BATON_PENDING);
 		message_sent(&world, sent, BATON_OK);
 		assert_ended(&world, 0, BATON_OK);
 		ck_assert_int_eq(flush_on(1), BATON_PENDING);
@@ -605,7 +605,7 @@ END_TEST
 START_TEST(flush_whose_probe_fails_leaves_nothing_that_moves)
 {
 	path_to_peer(BATON_WINDOW_PATH_MESSAGE);
-	ck_assert_int_eq(put(0, 0, 0, 8), BATON_PENDING);
+	ck_assert_int_eq(issue_put(0, 0, 0, 8), BATON_PENDING);
 	ck_assert_int_eq(flush_on(1), BATON_PENDING);
 	message_sent(&world, 0, BATON_OK);
 	assert_ended(&world, 0, BATON_OK);

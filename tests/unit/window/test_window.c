@@ -507,7 +507,7 @@ END_TEST
 /* ---- puts ---- */
 
 static enum baton_status
-put(struct rank *rank, int peer, const void *from, size_t bytes, size_t offset)
+put_now(struct rank *rank, int peer, const void *from, size_t bytes, size_t offset)
 {
 	baton_request request;
 	enum baton_status status;
@@ -528,8 +528,8 @@ put_to_all_and_leave(struct rank *rank)
 	do_register(rank);
 	memset(data, rank->number + 1, size);
 	for (int peer = 0; peer < RANKS && rank->status == BATON_OK; peer++)
-		rank->status = put(rank, peer, data, size,
-		                   size * (size_t)rank->number);
+		rank->status = put_now(rank, peer, data, size,
+		                       size * (size_t)rank->number);
 	if (rank->status == BATON_OK)
 		do_deregister(rank);
 	free(data);

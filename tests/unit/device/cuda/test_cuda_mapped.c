@@ -65,7 +65,7 @@ destroy(void)
 
 /* Nothing is left: no mapping, no descriptor that keeps memory. */
 static void
-end(void)
+end_without_rest(void)
 {
 	if (comm)
 		destroy();
@@ -234,7 +234,7 @@ one_copy(void)
 	pass(memory + 4099, 100000, 7);
 	ck_assert_uint_eq(batoni_mappings(), (unsigned)rank);
 	baton_ok(baton_mem_free(comm, memory));
-	end();
+	end_without_rest();
 }
 
 START_TEST(a_long_message_between_processes_is_one_copy)
@@ -280,7 +280,7 @@ short_and_long(void)
 		                 BATON_ERR_TRUNCATED);
 	baton_ok(baton_mem_free(comm, memory));
 	baton_ok(baton_mem_free(comm, other));
-	end();
+	end_without_rest();
 }
 
 START_TEST(mapped_messages_keep_the_order_of_their_tag)
@@ -313,7 +313,7 @@ both_ways(void)
 	ck_assert(mapped);
 	baton_ok(baton_mem_free(comm, from));
 	baton_ok(baton_mem_free(comm, to));
-	end();
+	end_without_rest();
 }
 
 START_TEST(both_ranks_map_each_other_s_memory)
@@ -345,7 +345,7 @@ freed(void)
 	baton_ok(baton_mem_free(comm, memory));
 	meet();
 	ck_assert_int_eq(cw.sim->sim_live("allocations"), rank);
-	end();
+	end_without_rest();
 }
 
 START_TEST(memory_that_is_freed_is_unmapped_and_what_has_its_address_is_another_block)
@@ -364,7 +364,7 @@ legacy(void)
 
 	ck_assert(!pass_until_mapped(memory, LONG, 50));
 	ck_assert_uint_eq(batoni_mappings(), 0);
-	end();
+	end_without_rest();
 }
 
 START_TEST(memory_that_must_not_be_freed_while_it_is_mapped_goes_in_pieces)
@@ -385,7 +385,7 @@ promised(void)
 	/* Behind the communicator it may be freed at once. */
 	destroy();
 	cu_ok(cw.sim->mem_free(cuda_world_address(cw.from)));
-	end();
+	end_without_rest();
 }
 
 START_TEST(unless_the_program_promises_that)
@@ -405,7 +405,7 @@ unmapped(void)
 	ck_assert(!pass_until_mapped(memory, LONG, 50));
 	ck_assert_uint_eq(batoni_mappings(), 0);
 	baton_ok(baton_mem_free(comm, memory));
-	end();
+	end_without_rest();
 }
 
 START_TEST(none_turns_it_off)
@@ -454,7 +454,7 @@ many(void)
 	ck_assert(pass_until_mapped(blocks[0], SMALL, TRIES));
 	for (int i = 0; i < BLOCKS; i++)
 		baton_ok(baton_mem_free(comm, blocks[i]));
-	end();
+	end_without_rest();
 }
 
 START_TEST(at_most_64_blocks_are_mapped)
@@ -517,7 +517,7 @@ canceled(void)
 	/* All goes on. */
 	ck_assert(pass_until_mapped(memory, LONG, TRIES));
 	baton_ok(baton_mem_free(comm, memory));
-	end();
+	end_without_rest();
 }
 
 START_TEST(both_sides_are_lent_until_the_copy_has_ended)
@@ -566,7 +566,7 @@ aborted(void)
 		baton_ok(baton_mem_free(comm, memory));
 		destroy();
 	}
-	end();
+	end_without_rest();
 }
 
 START_TEST(a_rank_that_aborts_while_the_copy_stands_ends_both)
@@ -591,7 +591,7 @@ killed_receiver(void)
 	ck_assert_int_eq(finish(request, NULL), BATON_ERR_PEER);
 	baton_ok(baton_comm_abort(comm));
 	baton_ok(baton_mem_free(comm, memory));
-	end();
+	end_without_rest();
 }
 
 START_TEST(a_send_ends_in_peer_when_its_receiver_dies_in_the_copy)
@@ -620,7 +620,7 @@ killed_sender(void)
 	ck_assert_int_eq(finish(request, NULL), BATON_ERR_PEER);
 	baton_ok(baton_comm_abort(comm));
 	baton_ok(baton_mem_free(comm, memory));
-	end();
+	end_without_rest();
 }
 
 START_TEST(a_receive_ends_in_peer_when_its_sender_dies_in_the_copy)
@@ -680,7 +680,7 @@ two_gpus(void)
 	ck_assert(pass_until_mapped(memory, LONG, TRIES));
 	count_ten(memory);
 	baton_ok(baton_mem_free(comm, memory));
-	end();
+	end_without_rest();
 }
 
 START_TEST(two_gpus_that_reach_each_other_make_one_copy)
@@ -701,7 +701,7 @@ two_apart(void)
 	ck_assert(!pass_until_mapped(memory, LONG, 50));
 	ck_assert_uint_eq(batoni_mappings(), 0);
 	baton_ok(baton_mem_free(comm, memory));
-	end();
+	end_without_rest();
 }
 
 START_TEST(two_gpus_that_do_not_go_in_pieces)

@@ -155,7 +155,7 @@ run_rank(void)
 }
 
 static void
-run(void)
+run_two(void)
 {
 	int status = -1;
 	pid_t child;
@@ -209,7 +209,7 @@ sweep(const char *function, int variant)
 
 START_TEST(every_driver_call_may_fail)
 {
-	driver_sweep_begin(run);
+	driver_sweep_begin(run_two);
 	for (int variant = 0; variant < 2; variant++) {
 		driver_sweep_one((struct driver_fault){.variant = variant});
 		for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]);

@@ -70,7 +70,7 @@ END_TEST
 
 /* Rank 0 puts into the part of rank 1. */
 static void
-put(const void *from, size_t bytes)
+put_to_one(const void *from, size_t bytes)
 {
 	baton_request request;
 
@@ -100,7 +100,7 @@ puts_ask_once(void)
 		long before = looks();
 
 		cuda_world_fill(cw.from, 4 * MIB, (unsigned)i);
-		put(cw.from, lengths[i]);
+		put_to_one(cw.from, lengths[i]);
 		await_put();
 		ck_assert_int_eq(looks() - before, lengths[i] > 0);
 		cuda_world_expect(cw.to, lengths[i], (unsigned)i);
@@ -232,7 +232,7 @@ START_TEST(puts_of_the_second_device_reach_a_window_of_the_host)
 		unsigned char *got = bases[1], want[8];
 
 		cuda_world_fill(there, 4 * MIB, 5);
-		put(there, bytes);
+		put_to_one(there, bytes);
 		await_put();
 		cw.sim->sim_peek(want, cuda_world_address(there + bytes - 8), 8);
 		ck_assert_mem_eq(got + bytes - 8, want, 8);
@@ -264,13 +264,13 @@ puts_reach_the_other_device(const char *path, bool peer, bool both)
 	for (size_t bytes = 8; bytes <= 4 * MIB; bytes *= 4 * MIB / 8) {
 		cuda_world_fill(cw.from, bytes, 3);
 		cw.sim->sim_peek(here, cuda_world_address(cw.from), bytes);
-		put(here, bytes);
+		put_to_one(here, bytes);
 		await_put();
 		cuda_world_expect(there, bytes, 3);
 		if (!both)
 			continue;
 		cuda_world_fill(cw.from, bytes, 4);
-		put(cw.from, bytes);
+		put_to_one(cw.from, bytes);
 		await_put();
 		cuda_world_expect(there, bytes, 4);
 	}
@@ -339,9 +339,9 @@ START_TEST(put_from_a_device_is_refused_where_vmwrite_is_forced)
 	cuda_world_both(cuda_world_register, BATON_OK);
 	put_is_refused(cw.from);
 	put_is_refused((void *)(uintptr_t)managed);
-	put(cw.from, 0);
+	put_to_one(cw.from, 0);
 	await_put();
-	put(&here, 8);
+	put_to_one(&here, 8);
 	await_put();
 	ck_assert_mem_eq(bases[1], &here, 8);
 	cuda_world_both(cuda_world_deregister, BATON_OK);
@@ -497,7 +497,7 @@ START_TEST(host_refuses_windows_and_puts_of_device_memory)
 	                              0, 0, cw.comms[0], cw.streams[0], NULL, NULL),
 	             "baton_put_signal", "memory of GPU 0");
 	memset(bases[0], 7, 4096);
-	put(bases[0], 4096);
+	put_to_one(bases[0], 4096);
 	await_put();
 	ck_assert_mem_eq(bases[0], bases[1], 4096);
 	cuda_world_both(cuda_world_deregister, BATON_OK);

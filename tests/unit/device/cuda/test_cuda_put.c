@@ -136,7 +136,7 @@ count(void)
 }
 
 static baton_request
-put(const void *from, size_t bytes, size_t offset, int64_t timeout_ns)
+put_in_time(const void *from, size_t bytes, size_t offset, int64_t timeout_ns)
 {
 	struct baton_op_options options = BATON_OP_OPTIONS_INIT;
 	baton_request request = BATON_REQUEST_NULL;
@@ -232,7 +232,7 @@ see_no_signal_before_the_data(size_t bytes, size_t offset)
 	waited = wait_for(1);
 	launch_reader(&reader, offset, bytes);
 	hold_copies();
-	request = put(data, bytes, offset, -1);
+	request = put_in_time(data, bytes, offset, -1);
 	run_dry();
 	ck_assert_uint_eq(count(), 0);
 	ck_assert_int_eq(baton_test(waited, NULL), BATON_PENDING);
@@ -268,12 +268,12 @@ START_TEST(signals_behind_a_late_put_wait_for_it)
 
 	open_sides();
 	hold_copies();
-	request = put(data, 5000, 0, -1);
+	request = put_in_time(data, 5000, 0, -1);
 	detached.flags = BATON_OP_DETACHED;
 	for (int context = 0; context < 2; context++)
 		baton_ok(baton_signal(1, 0, context, 0, sides[0].comm,
 		                      sides[0].stream, &detached, NULL));
-	second = put(data, 0, 0, -1);
+	second = put_in_time(data, 0, 0, -1);
 	while (other == 0)
 		baton_ok(baton_signal_count(sides[1].comm, 0, 0, 1, &other));
 	run_dry();
@@ -311,7 +311,7 @@ end_early(bool cancel)
 	open_sides();
 	hold_copies();
 	before = copies();
-	request = put(data, ROOM, 0, cancel ? -1 : 20000000);
+	request = put_in_time(data, ROOM, 0, cancel ? -1 : 20000000);
 	while (copies() == before && baton_test(request, NULL) == BATON_PENDING)
 		(void)baton_progress(sides[1].comm);
 	if (cancel)
@@ -329,7 +329,7 @@ end_early(bool cancel)
 	/* A message may carry it; a copy of the device signals no more. */
 	run_dry();
 	ck_assert_uint_le(count(), by_message && lent ? 1 : 0);
-	cuda_world_finish(put(data, 100, 50, -1), BATON_OK);
+	cuda_world_finish(put_in_time(data, 100, 50, -1), BATON_OK);
 	see_all_puts();
 	ck_assert_uint_ge(count(), 1);
 	cw.sim->sim_peek(data + 1000, cuda_world_address(sides[1].part + 50), 100);
@@ -359,7 +359,7 @@ START_TEST(put_whose_copy_fails_does_not_signal)
 	waited = wait_for(1);
 	ck_assert_int_eq(baton_test(waited, NULL), BATON_PENDING);
 	cw.sim->sim_fail("cuMemcpyAsync", 1, 700, true);
-	request = put(data, ROOM, 0, -1);
+	request = put_in_time(data, ROOM, 0, -1);
 	status = baton_wait(waited, LONG_NS, NULL);
 	ck_assert_int_eq(status, BATON_ERR_CUDA);
 	baton_ok(baton_release(&waited));
@@ -390,7 +390,7 @@ START_TEST(a_part_that_the_device_does_not_reach_is_put_into_by_message)
 		               (const char *const[]){"out of reach",
 	                                             "CUDA device 0",
 	                                             "device 1", NULL});
-	request = put(sides[0].part, 70000, 100, -1);
+	request = put_in_time(sides[0].part, 70000, 100, -1);
 	cuda_world_finish(wait_for(1), BATON_OK);
 	cuda_world_finish(request, BATON_OK);
 	close_sides();
@@ -413,7 +413,7 @@ START_TEST(a_part_that_the_driver_does_not_copy_is_put_into_by_message)
 			(const char *const[]){"copies", "refused",
 		                              "cuMemcpyAsync",
 		                              "CUDA_ERROR_NOT_SUPPORTED", NULL});
-	request = put(sides[0].part, 70000, 100, -1);
+	request = put_in_time(sides[0].part, 70000, 100, -1);
 	cuda_world_finish(wait_for(1), BATON_OK);
 	cuda_world_finish(request, BATON_OK);
 	ck_assert_int_eq(baton_comm_status(sides[0].comm), BATON_OK);
@@ -434,7 +434,7 @@ START_TEST(a_copy_that_stands_holds_up_no_registration_for_long)
 		cuda_world_has(baton_window_why(cw.parts[1].window, 0),
 		               (const char *const[]){"copy", "not ended", NULL});
 	cuda_world_let_go(0);
-	cuda_world_finish(put(sides[0].part, 70000, 100, -1), BATON_OK);
+	cuda_world_finish(put_in_time(sides[0].part, 70000, 100, -1), BATON_OK);
 	run_dry();
 	cuda_world_both(cuda_world_deregister, BATON_OK);
 	/* The next one lets it end first. */
@@ -491,7 +491,7 @@ START_TEST(a_source_that_only_its_own_device_reaches_is_put_by_that_device)
 	cu_ok(cw.sim->vm_reserve(&memory, MAPPING, 0, 0, 0));
 	cu_ok(cw.sim->vm_map(memory, MAPPING, 0, handle, 0));
 	cu_ok(cw.sim->vm_access(memory, MAPPING, &access, 1));
-	request = put((const void *)(uintptr_t)memory, 70000, 100, -1); // NOLINT
+	request = put_in_time((const void *)(uintptr_t)memory, 70000, 100, -1); // NOLINT
 	cuda_world_finish(request, BATON_OK);
 	cuda_world_finish(wait_for(1), BATON_OK);
 	cu_ok(cw.sim->vm_unmap(memory, MAPPING));

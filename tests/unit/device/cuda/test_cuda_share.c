@@ -92,7 +92,7 @@ nothing_left(void)
 }
 
 static void
-end(void)
+end_closed(void)
 {
 	nothing_left();
 	batoni_device_cuda_ops.close(device);
@@ -136,7 +136,7 @@ START_TEST(a_block_is_an_allocation_that_can_be_exported)
 	ck_assert_int_eq(info.kind, BATONI_MEMORY_DEVICE);
 	ck_assert_int_eq(info.owner, 0);
 	memory_ops->blocks->block_free(device, block);
-	end();
+	end_closed();
 }
 END_TEST
 
@@ -152,7 +152,7 @@ START_TEST(without_virtual_memory_management_it_is_of_cuMemAlloc)
 	ck_assert_int_eq(cw.sim->sim_live("device"), 2);
 	ck_assert_int_eq(cw.sim->sim_live("reservations"), 0);
 	memory_ops->blocks->block_free(device, block);
-	end();
+	end_closed();
 }
 END_TEST
 
@@ -183,7 +183,7 @@ START_TEST(an_allocation_beside_a_stream_that_waits_is_bounded)
 	memory_ops->blocks->block_free(device, block);
 	while (batoni_mem_blocks() != blocks)
 		usleep(1000);
-	end();
+	end_closed();
 }
 END_TEST
 
@@ -207,7 +207,7 @@ START_TEST(a_block_that_there_is_no_memory_for_is_refused)
 		BATON_ERR_NOMEM);
 	batoni_mem_fail_at(0);
 	ck_assert_ptr_null(block);
-	end();
+	end_closed();
 }
 END_TEST
 
@@ -243,7 +243,7 @@ START_TEST(an_offer_without_memory_for_its_handover_keeps_no_descriptor)
 	ck_assert_int_eq(offering.fd, -1);
 	ck_assert_int_eq(count_descriptors(), before);
 	memory_ops->blocks->block_free(device, block);
-	end();
+	end_closed();
 }
 END_TEST
 
@@ -274,7 +274,7 @@ START_TEST(a_name_is_that_of_one_block)
 	ck_assert_int_eq(one.fd, -1);
 	ck_assert_uint_eq(one.offset, CUDA_WORLD_BYTES);
 	ck_assert_uint_eq(one.bytes, 2 * CUDA_WORLD_BYTES);
-	end();
+	end_closed();
 }
 END_TEST
 
@@ -304,7 +304,7 @@ START_TEST(what_cannot_be_shared_says_why)
 	ck_unshared(cw.to, CUDA_WORLD_BYTES + 1, "more than one allocation");
 	ck_assert(cw.sim->sim_set("ipc", 0));
 	ck_unshared(cw.to, 1, "cuIpcGetMemHandle");
-	end();
+	end_closed();
 }
 END_TEST
 
@@ -350,7 +350,7 @@ START_TEST(a_call_that_fails_leaves_nothing)
 		ck_assert_int_eq(count_descriptors(), descriptors);
 		ck_assert_int_eq(batoni_mem_blocks(), blocks);
 	}
-	end();
+	end_closed();
 }
 END_TEST
 
@@ -624,7 +624,7 @@ two_processes(void (*main)(void))
 	}
 	end_child();
 	memory_ops->blocks->block_free(device, block);
-	end();
+	end_closed();
 }
 
 START_TEST(another_process_reaches_memory_of_both_kinds)
@@ -654,7 +654,7 @@ one_answer(void (*main)(void), bool ipc)
 	share_with_child(ipc ? cw.to : block);
 	end_child();
 	memory_ops->blocks->block_free(device, block);
-	end();
+	end_closed();
 }
 
 START_TEST(a_gpu_that_cannot_reach_it_says_so)

@@ -179,7 +179,7 @@ destroy_stream(baton_stream stream)
 
 /* Both streams, of which one is Baton's, are idle at the end, unless the device is not. */
 static void
-run(void)
+run_once(void)
 {
 	baton_stream s = NULL, t = cw.streams[0];
 	long left = 0;
@@ -255,7 +255,7 @@ run_twice(void)
 	cuda_world_begin();
 	cuda_world_fill(cw.from, LONG_BYTES + 64, 5);
 	driver_sweep_arm();
-	run();
+	run_once();
 	driver_sweep_disarm();
 	must(cw.sim->sim_violations() == 0);
 	if (!driver_fault.function)
@@ -267,7 +267,7 @@ run_twice(void)
 		return;
 	must(refused || failed || data_is_there());
 	cuda_world_fill(cw.from, LONG_BYTES + 64, 7);
-	run();
+	run_once();
 	must(!refused && !failed);
 	must(data_is_there());
 	check_thread();

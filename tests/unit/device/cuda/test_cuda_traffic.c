@@ -200,7 +200,7 @@ kind_of_target(const struct step *step)
 }
 
 static void
-fill(struct rank *rank, const struct step steps[BATCH])
+fill_batch(struct rank *rank, const struct step steps[BATCH])
 {
 	unsigned char *values = malloc(ROOM);
 
@@ -214,7 +214,7 @@ fill(struct rank *rank, const struct step steps[BATCH])
 }
 
 static void
-check(const struct rank *rank, const struct step steps[BATCH])
+compare_batch(const struct rank *rank, const struct step steps[BATCH])
 {
 	unsigned char *values = malloc(ROOM);
 
@@ -300,7 +300,7 @@ exchange(struct rank *rank, unsigned long round)
 	detached.flags = BATON_OP_DETACHED;
 	plan(out, rank->number, round);
 	plan(in, (rank->number + RANKS - 1) % RANKS, round);
-	fill(rank, out);
+	fill_batch(rank, out);
 	pthread_barrier_wait(&barrier);
 	for (int i = 0; i < BATCH; i++) {
 		baton_ok(incoming(rank, &in[i], i, &detached, &requests[i]));
@@ -311,7 +311,7 @@ exchange(struct rank *rank, unsigned long round)
 	for (int i = 0; i < 2 * BATCH; i++)
 		end_well(requests[i], i < BATCH ? &in[i] : &out[i - BATCH]);
 	pthread_barrier_wait(&barrier);
-	check(rank, in);
+	compare_batch(rank, in);
 	pthread_barrier_wait(&barrier);
 }
 

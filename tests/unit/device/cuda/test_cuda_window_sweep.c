@@ -118,7 +118,7 @@ byte_of(int rank, int op, size_t i)
 
 /* What this rank puts; and the part holds none of what comes. */
 static void
-fill(struct side *side)
+fill_side(struct side *side)
 {
 	unsigned char *bytes = malloc(ROOM);
 
@@ -203,7 +203,7 @@ take_part(struct side *side)
 	must(side->rank == 1 || side->block || driver_fault.sticky);
 	if (side->block)
 		side->base = side->block;
-	fill(side);
+	fill_side(side);
 }
 
 /* All ranks are refused alike, and in passing once at most. */
@@ -221,8 +221,8 @@ open_window(struct side *side)
 }
 
 static bool
-put(struct side *side, int op, const void *from, baton_stream stream,
-    const struct baton_op_options *options)
+put_from_side(struct side *side, int op, const void *from, baton_stream stream,
+              const struct baton_op_options *options)
 {
 	return taken(baton_put_signal(
 		from, bytes_of(op), BATON_UINT8,
@@ -236,7 +236,7 @@ enqueue_group(struct side *side)
 {
 	if (!taken(baton_group_begin(side->comm)))
 		return;
-	put(side, GROUPED, side->from + GROUPED * SLOT, side->stream, NULL);
+	put_from_side(side, GROUPED, side->from + GROUPED * SLOT, side->stream, NULL);
 	taken(baton_signal(other(side), GROUPED_SIGNAL, 0, 0, side->comm,
 	                   side->own, NULL, &side->requests[GROUPED_SIGNAL]));
 	/* Handles of a void group are stale. */
@@ -267,16 +267,16 @@ enqueue(struct side *side)
 	struct baton_op_options detached = BATON_OP_OPTIONS_INIT;
 
 	detached.flags = BATON_OP_DETACHED;
-	put(side, SHORT, side->from, side->stream, NULL);
-	put(side, LONGER, side->from + LONGER * SLOT, side->stream, NULL);
+	put_from_side(side, SHORT, side->from, side->stream, NULL);
+	put_from_side(side, LONGER, side->from + LONGER * SLOT, side->stream, NULL);
 	if (side->rank == 0)
-		put(side, PAGEABLE, pageable, side->stream, NULL);
+		put_from_side(side, PAGEABLE, pageable, side->stream, NULL);
 	taken(baton_signal(other(side), SIGNAL, 0, 0, side->comm, side->own, NULL,
 	                   &side->requests[SIGNAL]));
 	enqueue_group(side);
-	put(side, DETACHED, side->from + DETACHED * SLOT, side->stream,
-	    &detached);
-	put(side, OWN, side->from + OWN * SLOT, side->stream, NULL);
+	put_from_side(side, DETACHED, side->from + DETACHED * SLOT, side->stream,
+	              &detached);
+	put_from_side(side, OWN, side->from + OWN * SLOT, side->stream, NULL);
 	enqueue_wait(side);
 	if (taken(baton_record(side->comm, side->own, NULL,
 	                       &side->requests[RECORD])))

@@ -304,8 +304,8 @@ close_world(void)
 }
 
 static struct op *
-issue(enum batoni_direction direction, void *buffer, size_t bytes, int peer,
-      int tag)
+issue_message(enum batoni_direction direction, void *buffer, size_t bytes, int peer,
+              int tag)
 {
 	struct op *op = &world.ops[world.used];
 
@@ -329,7 +329,7 @@ issue(enum batoni_direction direction, void *buffer, size_t bytes, int peer,
 static struct op *
 post(void *buffer, size_t bytes, int peer, int tag)
 {
-	return issue(BATONI_RECV, buffer, bytes, peer, tag);
+	return issue_message(BATONI_RECV, buffer, bytes, peer, tag);
 }
 
 static struct op *
@@ -340,7 +340,7 @@ sent(const void *buffer, size_t bytes, int peer, int tag)
 		void *pointer;
 	} only = {.read = buffer};
 
-	return issue(BATONI_SEND, only.pointer, bytes, peer, tag);
+	return issue_message(BATONI_SEND, only.pointer, bytes, peer, tag);
 }
 
 static void
@@ -2690,7 +2690,7 @@ END_TEST
  * what this one will never send.  For the same reason a test takes its world down
  * by its last line, not in a fixture. */
 static void
-run(const TTest *test)
+run_in_process(const TTest *test)
 {
 	Suite *suite = suite_create("mpi_transport");
 	TCase *tcase = tcase_create(test->name);
@@ -2784,7 +2784,7 @@ run_all(void)
 	};
 
 	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-		run(tests[i]);
+		run_in_process(tests[i]);
 }
 
 int

@@ -30,19 +30,19 @@ transfer(int rank, bool sends, int peer, size_t at, size_t count,
 
 /* Detached, and of bytes. */
 static baton_request
-get(int rank, int peer, size_t at, size_t bytes)
+receive_bytes(int rank, int peer, size_t at, size_t bytes)
 {
 	return transfer(rank, false, peer, at, bytes, BATON_UINT8, &detached);
 }
 
 static baton_request
-put(int rank, int peer, size_t at, size_t bytes)
+send_bytes(int rank, int peer, size_t at, size_t bytes)
 {
 	return transfer(rank, true, peer, at, bytes, BATON_UINT8, &detached);
 }
 
 static void
-fill(int rank, size_t at, size_t bytes, int value)
+fill_at(int rank, size_t at, size_t bytes, int value)
 {
 	memset(world.ranks[rank].memory + at, value, bytes);
 }
@@ -64,10 +64,10 @@ check_a_message(int value)
 {
 	baton_request requests[2];
 
-	fill(0, 0, 100, value);
-	fill(1, 0, 100, 0);
-	requests[0] = put(0, 1, 0, 100);
-	requests[1] = get(1, 0, 0, 100);
+	fill_at(0, 0, 100, value);
+	fill_at(1, 0, 100, 0);
+	requests[0] = send_bytes(0, 1, 0, 100);
+	requests[1] = receive_bytes(1, 0, 0, 100);
 	world_finish(requests[0], BATON_OK);
 	world_finish(requests[1], BATON_OK);
 	ck_assert(is_filled(1, 0, 100, value));
@@ -188,8 +188,8 @@ START_TEST(sides_that_differ_in_size_end_in_mismatch)
 	baton_request requests[2];
 
 	world_begin(2, true);
-	requests[0] = put(0, 1, 0, 4096);
-	requests[1] = get(1, 0, 0, 2048);
+	requests[0] = send_bytes(0, 1, 0, 4096);
+	requests[1] = receive_bytes(1, 0, 0, 2048);
 	check_explained(requests[0], BATON_ERR_MISMATCH,
 	                "rank 0 sends 4096 bytes of uint8, and rank 1 receives "
 	                "2048 bytes of uint8");
@@ -215,7 +215,7 @@ START_TEST(a_launch_whose_receive_differs_names_no_list)
 	ck_ok(baton_recv(own->memory, 50, BATON_UINT8, 0, 0, own->comm,
 	                 own->streams[0], NULL, NULL));
 	ck_ok(baton_plan_end(own->comm, &plan));
-	send = put(0, 1, 0, 96);
+	send = send_bytes(0, 1, 0, 96);
 	ck_ok(baton_plan_launch(plan, NULL, &request));
 	ck_assert_int_eq(baton_wait(request, 20 * SECOND, NULL),
 	                 BATON_ERR_MISMATCH);
@@ -256,11 +256,11 @@ START_TEST(a_mismatch_uses_up_one_of_each_side)
 
 	world_begin(2, true);
 	for (int i = 0; i < N; i++) {
-		fill(0, (size_t)i * 64, 64, i);
-		sends[i] = put(0, 1, (size_t)i * 64, i % 3 == 1 ? 63 : 64);
+		fill_at(0, (size_t)i * 64, 64, i);
+		sends[i] = send_bytes(0, 1, (size_t)i * 64, i % 3 == 1 ? 63 : 64);
 	}
 	for (int i = 0; i < N; i++)
-		gets[i] = get(1, 0, (size_t)i * 64, 64);
+		gets[i] = receive_bytes(1, 0, (size_t)i * 64, 64);
 	for (int i = 0; i < N; i++) {
 		enum baton_status status =
 			i % 3 == 1 ? BATON_ERR_MISMATCH : BATON_OK;
@@ -309,10 +309,10 @@ START_TEST(many_are_in_flight_in_both_directions)
 		for (int rank = 0; rank < 2; rank++) {
 			size_t at = (size_t)i * PART;
 
-			fill(rank, at, PART, 2 * i + rank);
-			requests[rank][0][i] = put(rank, !rank, at, PART);
+			fill_at(rank, at, PART, 2 * i + rank);
+			requests[rank][0][i] = send_bytes(rank, !rank, at, PART);
 			requests[rank][1][i] =
-				get(rank, !rank, at + (size_t)N * PART, PART);
+				receive_bytes(rank, !rank, at + (size_t)N * PART, PART);
 		}
 	}
 	for (int i = 0; i < N; i++) {
@@ -347,12 +347,12 @@ run_ring(int size, int lanes)
 			int far = (rank + 2) % size;
 			bool both = (i + rank) % 2 == 0;
 
-			requests[n++] = put(rank, next, 0, 5000);
-			requests[n++] = get(next, rank, 8192, 5000);
+			requests[n++] = send_bytes(rank, next, 0, 5000);
+			requests[n++] = receive_bytes(next, rank, 8192, 5000);
 			if (!both)
 				continue;
-			requests[n++] = get(far, rank, 16384, 77);
-			requests[n++] = put(rank, far, 0, 77);
+			requests[n++] = receive_bytes(far, rank, 16384, 77);
+			requests[n++] = send_bytes(rank, far, 0, 77);
 		}
 	}
 	for (unsigned i = 0; i < n; i++)
@@ -400,10 +400,10 @@ START_TEST(directions_of_one_lane_do_not_wait_for_each_other)
 	ck_assert_int_eq(info.nccl_lanes, 1);
 	ck_assert_uint_ne(info.capabilities & BATON_CAP_DIRECTIONS, 0);
 	for (int round = 0; round < 10; round++) {
-		requests[0] = put(0, 1, 0, 100);
-		requests[1] = put(1, 0, 0, 100);
-		requests[2] = get(0, 1, 200, 100);
-		requests[3] = get(1, 0, 200, 100);
+		requests[0] = send_bytes(0, 1, 0, 100);
+		requests[1] = send_bytes(1, 0, 0, 100);
+		requests[2] = receive_bytes(0, 1, 200, 100);
+		requests[3] = receive_bytes(1, 0, 200, 100);
 		for (int i = 0; i < 4; i++)
 			world_finish(requests[i], BATON_OK);
 	}
@@ -415,14 +415,14 @@ END_TEST
 static void
 make_circle(baton_request requests[8])
 {
-	requests[0] = put(0, 1, 0, 100);
-	requests[1] = put(0, 3, 0, 100);
-	requests[2] = put(2, 3, 0, 100);
-	requests[3] = put(2, 1, 0, 100);
-	requests[4] = get(1, 2, 0, 100);
-	requests[5] = get(1, 0, 200, 100);
-	requests[6] = get(3, 0, 0, 100);
-	requests[7] = get(3, 2, 200, 100);
+	requests[0] = send_bytes(0, 1, 0, 100);
+	requests[1] = send_bytes(0, 3, 0, 100);
+	requests[2] = send_bytes(2, 3, 0, 100);
+	requests[3] = send_bytes(2, 1, 0, 100);
+	requests[4] = receive_bytes(1, 2, 0, 100);
+	requests[5] = receive_bytes(1, 0, 200, 100);
+	requests[6] = receive_bytes(3, 0, 0, 100);
+	requests[7] = receive_bytes(3, 2, 200, 100);
 }
 
 START_TEST(a_circle_of_orders_is_none)
@@ -462,12 +462,12 @@ START_TEST(a_message_to_oneself_needs_no_group)
 	baton_request requests[4];
 
 	world_begin(2, true);
-	fill(1, 0, 100, 9);
-	fill(1, 200, 100, 0);
-	requests[0] = put(1, 1, 0, 100);
-	requests[1] = put(1, 1, 0, 50);
-	requests[2] = get(1, 1, 200, 100);
-	requests[3] = get(1, 1, 400, 51);
+	fill_at(1, 0, 100, 9);
+	fill_at(1, 200, 100, 0);
+	requests[0] = send_bytes(1, 1, 0, 100);
+	requests[1] = send_bytes(1, 1, 0, 50);
+	requests[2] = receive_bytes(1, 1, 200, 100);
+	requests[3] = receive_bytes(1, 1, 400, 51);
 	world_finish(requests[0], BATON_OK);
 	world_finish(requests[2], BATON_OK);
 	ck_assert(is_filled(1, 200, 100, 9));
@@ -475,8 +475,8 @@ START_TEST(a_message_to_oneself_needs_no_group)
 		requests[1], BATON_ERR_MISMATCH,
 		"rank 1 sends 50 bytes of uint8, and rank 1 receives 51");
 	world_finish(requests[3], BATON_ERR_MISMATCH);
-	requests[0] = get(1, 1, 600, 10);
-	requests[1] = put(1, 1, 0, 10);
+	requests[0] = receive_bytes(1, 1, 600, 10);
+	requests[1] = send_bytes(1, 1, 0, 10);
 	world_finish(requests[0], BATON_OK);
 	world_finish(requests[1], BATON_OK);
 	world_destroy();
@@ -495,7 +495,7 @@ START_TEST(work_behind_an_operation_waits_for_its_end)
 	ck_ok(baton_record(own->comm, own->streams[0], NULL, &after));
 	world.cuda->sim_settle(false);
 	ck_assert_int_eq(baton_test(after, NULL), BATON_PENDING);
-	requests[0] = put(0, 1, 0, 10);
+	requests[0] = send_bytes(0, 1, 0, 10);
 	world_finish(after, BATON_OK);
 	world_finish(requests[1], BATON_OK);
 	world_finish(requests[0], BATON_OK);
@@ -539,7 +539,7 @@ START_TEST(a_recv_that_has_met_nothing_is_cancelled)
 	baton_request request;
 
 	world_begin(2, true);
-	request = get(1, 0, 0, 100);
+	request = receive_bytes(1, 0, 0, 100);
 	while (baton_progress(world.ranks[1].comm) > 0)
 		;
 	ck_ok(baton_cancel(request));
@@ -560,10 +560,10 @@ START_TEST(an_abandoned_send_is_met_or_withdrawn)
 		baton_request send, get_it, later;
 
 		world_begin(2, true);
-		send = put(0, 1, 0, 100);
+		send = send_bytes(0, 1, 0, 100);
 		/* The other direction goes; so the header was said. */
-		later = put(1, 0, 0, 10);
-		get_it = get(0, 1, 500, 10);
+		later = send_bytes(1, 0, 0, 10);
+		get_it = receive_bytes(0, 1, 500, 10);
 		world_finish(get_it, BATON_OK);
 		world_finish(later, BATON_OK);
 		ck_ok(baton_cancel(send));
@@ -571,7 +571,7 @@ START_TEST(an_abandoned_send_is_met_or_withdrawn)
 		                 BATON_ERR_CANCELED);
 		ck_assert_uint_eq(done.flags, BATON_COMPLETION_LENT);
 		if (met) {
-			get_it = get(1, 0, 0, 100);
+			get_it = receive_bytes(1, 0, 0, 100);
 			world_finish(get_it, BATON_OK);
 			while (done.flags)
 				ck_assert_int_eq(baton_test(send, &done),
@@ -599,7 +599,7 @@ START_TEST(what_an_abandoned_send_tells_does_not_change)
 	                 BATON_ERR_TIMEOUT);
 	ck_assert_uint_eq(done.flags, BATON_COMPLETION_LENT);
 	ck_ok(baton_request_error(send, before, sizeof(before)));
-	get_it = get(1, 0, 0, 50);
+	get_it = receive_bytes(1, 0, 0, 50);
 	world_finish(get_it, BATON_ERR_MISMATCH);
 	while (done.flags)
 		ck_assert_int_eq(baton_test(send, &done), BATON_ERR_TIMEOUT);
@@ -629,7 +629,7 @@ START_TEST(a_send_is_withdrawn_from_a_peer_that_leaves)
 	world_begin(2, true);
 	ck_assert_int_eq(pthread_create(&leaver, NULL, leaver_main, NULL), 0);
 	for (int i = 0; i < 2; i++) {
-		send = put(0, 1, 0, 100);
+		send = send_bytes(0, 1, 0, 100);
 		/* It is issued, and so told. */
 		ck_ok(baton_record(own->comm, own->streams[0], NULL, &after));
 		world_finish(after, BATON_OK);
@@ -668,8 +668,8 @@ START_TEST(an_abort_ends_what_is_deferred)
 
 	world_begin(2, true);
 	for (int i = 0; i < N; i++) {
-		sends[i] = put(0, 1, 0, 100);
-		recvs[i] = get(0, 1, 200, 100);
+		sends[i] = send_bytes(0, 1, 0, 100);
+		recvs[i] = receive_bytes(0, 1, 200, 100);
 	}
 	ck_ok(baton_record(world.ranks[0].comm, world.ranks[0].streams[0], NULL,
 	                   &after));
@@ -697,8 +697,8 @@ START_TEST(an_abort_ends_what_was_launched)
 
 	world_begin(2, true);
 	ck_assert(world.nccl->sim_fail("kernel", 1, BATONI_NCCL_REMOTE_ERROR));
-	requests[0] = put(0, 1, 0, 100);
-	requests[1] = get(1, 0, 0, 100);
+	requests[0] = send_bytes(0, 1, 0, 100);
+	requests[1] = receive_bytes(1, 0, 0, 100);
 	/* The first kernel is the target's. */
 	world_finish(requests[1], BATON_ERR_NCCL);
 	ck_ok(baton_comm_abort(world.ranks[0].comm));
@@ -737,8 +737,8 @@ START_TEST(a_launch_waits_for_the_lock_of_the_device)
 
 	world_begin(2, true);
 	ck_ok(baton_comm_lock_device(world.ranks[1].comm));
-	requests[0] = put(0, 1, 0, 100);
-	requests[1] = get(1, 0, 0, 100);
+	requests[0] = send_bytes(0, 1, 0, 100);
+	requests[1] = receive_bytes(1, 0, 0, 100);
 	for (int i = 0; i < 1000; i++)
 		baton_progress(world.ranks[1].comm);
 	ck_assert_int_eq(baton_test(requests[1], NULL), BATON_PENDING);
@@ -757,9 +757,9 @@ START_TEST(launches_that_are_in_progress_keep_their_order)
 
 	world_begin(2, true);
 	for (int i = 0; i < N; i++) {
-		fill(0, (size_t)i * 64, 64, i);
-		requests[0][i] = put(0, 1, (size_t)i * 64, 64);
-		requests[1][i] = get(1, 0, (size_t)i * 64, 64);
+		fill_at(0, (size_t)i * 64, 64, i);
+		requests[0][i] = send_bytes(0, 1, (size_t)i * 64, 64);
+		requests[1][i] = receive_bytes(1, 0, (size_t)i * 64, 64);
 	}
 	for (int i = 0; i < N; i++) {
 		world_finish(requests[0][i], BATON_OK);
@@ -777,8 +777,8 @@ START_TEST(a_launch_that_nccl_refuses_breaks_the_communicator)
 	world_begin(2, true);
 	ck_assert(world.nccl->sim_fail("ncclGroupEnd", 1,
 	                               BATONI_NCCL_INTERNAL_ERROR));
-	requests[0] = put(0, 1, 0, 100);
-	requests[1] = get(1, 0, 0, 100);
+	requests[0] = send_bytes(0, 1, 0, 100);
+	requests[1] = receive_bytes(1, 0, 0, 100);
 	world_finish(requests[1], BATON_ERR_NCCL);
 	ck_assert_ptr_nonnull(
 		strstr(baton_comm_error(world.ranks[1].comm),

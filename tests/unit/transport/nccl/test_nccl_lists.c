@@ -49,7 +49,7 @@ pass(int rank, bool sends, int peer, size_t at, size_t n)
 }
 
 static void
-fill(int rank, size_t at, size_t n, int value)
+fill_tensors(int rank, size_t at, size_t n, int value)
 {
 	memset(world.ranks[rank].memory + at, value, n * TENSOR_BYTES);
 }
@@ -71,8 +71,8 @@ check_a_list(int from, int to, size_t n, int value)
 {
 	baton_request requests[2];
 
-	fill(from, 0, n, value);
-	fill(to, WORLD_BYTES / 2, n, 255);
+	fill_tensors(from, 0, n, value);
+	fill_tensors(to, WORLD_BYTES / 2, n, 255);
 	requests[0] = pass(from, true, to, 0, n);
 	requests[1] = pass(to, false, from, WORLD_BYTES / 2, n);
 	world_finish(requests[0], BATON_OK);
@@ -175,8 +175,8 @@ START_TEST(the_longest_list_arrives)
 	world_create();
 	describe(0, 0, sent, BATON_TENSORS_MAX);
 	describe(1, 0, received, BATON_TENSORS_MAX);
-	fill(0, 0, BATON_TENSORS_MAX, 3);
-	fill(1, 0, BATON_TENSORS_MAX, 4);
+	fill_tensors(0, 0, BATON_TENSORS_MAX, 3);
+	fill_tensors(1, 0, BATON_TENSORS_MAX, 4);
 	ck_ok(baton_send_tensors(sent, BATON_TENSORS_MAX, 1, 0, ranks[0].comm,
 	                         ranks[0].streams[0], NULL, &requests[0]));
 	ck_ok(baton_recv_tensors(received, BATON_TENSORS_MAX, 0, 0, ranks[1].comm,
@@ -199,8 +199,8 @@ START_TEST(groups_that_are_in_progress_keep_their_order)
 	for (size_t i = 0; i < N; i++) {
 		size_t n = i % 2 ? 3 : MANY_N;
 
-		fill(0, i * bytes, n, (int)i);
-		fill(1, i * bytes, n, 255);
+		fill_tensors(0, i * bytes, n, (int)i);
+		fill_tensors(1, i * bytes, n, 255);
 		requests[0][i] = pass(0, true, 1, i * bytes, n);
 		requests[1][i] = pass(1, false, 0, i * bytes, n);
 	}
@@ -251,8 +251,8 @@ exchange(int lanes)
 	}
 	world_create();
 	for (int rank = 0; rank < 2; rank++) {
-		fill(rank, 0, N * LONG_N, rank + 1);
-		fill(rank, N * bytes, N * LONG_N, 255);
+		fill_tensors(rank, 0, N * LONG_N, rank + 1);
+		fill_tensors(rank, N * bytes, N * LONG_N, 255);
 	}
 	for (size_t i = 0; i < N; i++) {
 		for (int rank = 0; rank < 2; rank++) {
@@ -421,8 +421,8 @@ START_TEST(what_has_met_goes_on_lent)
 
 	world_begin(2, true);
 	groups = world.nccl->sim_uses("ncclGroupEnd");
-	fill(0, 0, LONG_N, 6);
-	fill(1, 0, LONG_N, 7);
+	fill_tensors(0, 0, LONG_N, 6);
+	fill_tensors(1, 0, LONG_N, 7);
 	send = say_a_list();
 	hold_nccl();
 	/* It meets the list as soon as it is armed, so its deadline finds it lent. */

@@ -296,7 +296,7 @@ call_list(const struct worker *w, const struct message *m, bool sends,
 }
 
 static enum baton_status
-call(struct worker *w, const struct message *m, bool sends, bool detached)
+call_message(struct worker *w, const struct message *m, bool sends, bool detached)
 {
 	const struct baton_op_options options = {
 		.size = sizeof(options),
@@ -328,12 +328,12 @@ do_end(struct worker *w, const struct message *m, bool sends, bool last)
 
 	if (w->gone)
 		return;
-	status = call(w, m, sends, detached);
+	status = call_message(w, m, sends, detached);
 	while (status == BATON_ERR_AGAIN && !w->in_group &&
 	       w->ended < w->made) {
 		end_one(w);
 		status = w->gone ? BATON_ERR_ABORTED
-		                 : call(w, m, sends, detached);
+		                 : call_message(w, m, sends, detached);
 	}
 	note(w, status);
 	if (status == BATON_OK)
@@ -406,7 +406,7 @@ run_workers(void)
 }
 
 static void
-run(uint64_t seed)
+run_load(uint64_t seed)
 {
 	struct baton_comm_options options[RANKS_MAX];
 
@@ -448,7 +448,7 @@ START_TEST(random_loads_arrive)
 	ck_assert_int_le(l.n, MESSAGES_MAX);
 	load();
 	for (uint64_t seed = first; seed < first + seeds; seed++)
-		run(seed);
+		run_load(seed);
 }
 END_TEST
 

@@ -126,7 +126,7 @@ static unsigned char payload[64];
 
 /* Of n tensors of one byte, sent or declared. */
 static void
-make(struct list *list, size_t n, bool sends)
+make_tensors(struct list *list, size_t n, bool sends)
 {
 	memset(list, 0, sizeof(*list));
 	for (size_t i = 0; i < n; i++) {
@@ -150,7 +150,7 @@ make(struct list *list, size_t n, bool sends)
 
 /* Issue slot's transfer, with rank 0: a list, or a plain message of 10 bytes. */
 static enum baton_status
-issue(uint32_t slot, bool sends, struct list *list)
+issue_with_zero(uint32_t slot, bool sends, struct list *list)
 {
 	struct batoni_transfer *transfer = &transfers[slot];
 
@@ -239,10 +239,10 @@ START_TEST(a_header_is_asked_for_and_compared)
 		struct batoni_nccl_control header;
 
 		begin();
-		make(&theirs, counts[k], true);
-		make(&ours, counts[k], false);
+		make_tensors(&theirs, counts[k], true);
+		make_tensors(&ours, counts[k], false);
 		header = header_of(&theirs);
-		ck_assert_int_eq(issue(2, false, &ours), BATON_PENDING);
+		ck_assert_int_eq(issue_with_zero(2, false, &ours), BATON_PENDING);
 		say(&header);
 		ck_assert_int_eq(op_of(2)->state, BATONI_NCCL_FETCHING);
 		/* It has met: it is not given back. */
@@ -264,19 +264,19 @@ START_TEST(what_differs_ends_the_receive_alone)
 	struct batoni_nccl_control header;
 
 	begin();
-	make(&theirs, 40, true);
+	make_tensors(&theirs, 40, true);
 	header = header_of(&theirs);
-	make(&ours, 40, false);
+	make_tensors(&ours, 40, false);
 	ours.tensors[39].shape[7] = 2;
-	ck_assert_int_eq(issue(2, false, &ours), BATON_PENDING);
+	ck_assert_int_eq(issue_with_zero(2, false, &ours), BATON_PENDING);
 	say(&header);
 	answer_fetches(&theirs, 2);
 	ck_assert_int_eq(ended[2], BATON_ERR_MISMATCH);
 	ck_assert_uint_eq(last(BATONI_NCCL_SAYS_TAKEN)->slot, THEIRS);
 	/* Only the beginning is asked for. */
-	make(&ours, 1, false);
+	make_tensors(&ours, 1, false);
 	ours.list.header_max = 100;
-	ck_assert_int_eq(issue(3, false, &ours), BATON_PENDING);
+	ck_assert_int_eq(issue_with_zero(3, false, &ours), BATON_PENDING);
 	say(&header);
 	ck_assert_uint_eq(last(BATONI_NCCL_SAYS_FETCH)->count, 1);
 	header = piece_of(&theirs, 3, 0);
@@ -297,12 +297,12 @@ START_TEST(the_second_list_is_asked_for_behind_the_first)
 	size_t said;
 
 	begin();
-	make(&theirs, 60, true);
-	make(&first, 60, false);
-	make(&second, 60, false);
+	make_tensors(&theirs, 60, true);
+	make_tensors(&first, 60, false);
+	make_tensors(&second, 60, false);
 	header = header_of(&theirs);
-	ck_assert_int_eq(issue(2, false, &first), BATON_PENDING);
-	ck_assert_int_eq(issue(3, false, &second), BATON_PENDING);
+	ck_assert_int_eq(issue_with_zero(2, false, &first), BATON_PENDING);
+	ck_assert_int_eq(issue_with_zero(3, false, &second), BATON_PENDING);
 	say(&header);
 	said = heard_n;
 	say(&header);
@@ -329,8 +329,8 @@ START_TEST(a_send_gives_what_it_is_asked_for)
 	size_t from = 0;
 
 	begin();
-	make(&ours, 2, true); /* 24 + 8 + 128 bytes */
-	ck_assert_int_eq(issue(4, true, &ours), BATON_PENDING);
+	make_tensors(&ours, 2, true); /* 24 + 8 + 128 bytes */
+	ck_assert_int_eq(issue_with_zero(4, true, &ours), BATON_PENDING);
 	ck_assert_uint_eq(last(BATONI_NCCL_SAYS_HEADER)->described,
 	                  ours.list.header_bytes);
 	for (int i = 0; i < 3; i++) {
@@ -374,13 +374,13 @@ begin_with(struct list *theirs, struct list *sent, struct list *declared)
 	struct batoni_nccl_control header;
 
 	begin();
-	make(theirs, 60, true);
-	make(sent, 2, true);
-	make(declared, 60, false);
+	make_tensors(theirs, 60, true);
+	make_tensors(sent, 2, true);
+	make_tensors(declared, 60, false);
 	header = header_of(theirs);
-	ck_assert_int_eq(issue(4, true, sent), BATON_PENDING);
-	ck_assert_int_eq(issue(3, true, NULL), BATON_PENDING);
-	ck_assert_int_eq(issue(2, false, declared), BATON_PENDING);
+	ck_assert_int_eq(issue_with_zero(4, true, sent), BATON_PENDING);
+	ck_assert_int_eq(issue_with_zero(3, true, NULL), BATON_PENDING);
+	ck_assert_int_eq(issue_with_zero(2, false, declared), BATON_PENDING);
 	say(&header);
 	ck_assert_int_eq(op_of(2)->state, BATONI_NCCL_FETCHING);
 	ck_assert(!broken);
@@ -465,8 +465,8 @@ expect_broken_by(const struct list *theirs,
 	struct batoni_nccl_control piece;
 	size_t from = 0;
 
-	make(&ours, 1, false);
-	ck_assert_int_eq(issue(2, false, &ours), BATON_PENDING);
+	make_tensors(&ours, 1, false);
+	ck_assert_int_eq(issue_with_zero(2, false, &ours), BATON_PENDING);
 	say(header);
 	while (from < theirs->list.header_bytes) {
 		ck_assert(!broken);
@@ -484,7 +484,7 @@ START_TEST(a_payload_of_two_lengths_breaks_the_communicator)
 	struct batoni_nccl_control header;
 
 	begin();
-	make(&theirs, 1, true);
+	make_tensors(&theirs, 1, true);
 	header = header_of(&theirs);
 	header.bytes = 1000;
 	expect_broken_by(&theirs, &header);
@@ -497,7 +497,7 @@ START_TEST(a_header_of_two_lengths_breaks_the_communicator)
 	struct batoni_nccl_control header;
 
 	begin();
-	make(&theirs, 1, true);
+	make_tensors(&theirs, 1, true);
 	theirs.list.header_bytes += 8;
 	header = header_of(&theirs);
 	expect_broken_by(&theirs, &header);

@@ -23,7 +23,7 @@ at(int rank, size_t part)
 }
 
 static void
-fill(int rank, size_t part, int value)
+fill_list_part(int rank, size_t part, int value)
 {
 	memset(at(rank, part), value, LIST_BYTES);
 }
@@ -100,8 +100,8 @@ finish_both(baton_request a, baton_request b)
 static void
 pass_list(int from, int to, int value)
 {
-	fill(from, 0, value);
-	fill(to, 1, 255);
+	fill_list_part(from, 0, value);
+	fill_list_part(to, 1, 255);
 	finish_both(list(from, 0, true, to, 0), list(to, 0, false, from, 1));
 	check_filled(to, 1, value);
 }
@@ -109,8 +109,8 @@ pass_list(int from, int to, int value)
 static void
 pass_plain(int from, int to, int value)
 {
-	fill(from, 0, value);
-	fill(to, 1, 255);
+	fill_list_part(from, 0, value);
+	fill_list_part(to, 1, 255);
 	finish_both(plain(from, 0, true, to, 0), plain(to, 0, false, from, 1));
 	check_filled(to, 1, value);
 }
@@ -279,8 +279,8 @@ START_TEST(a_list_holds_its_stream)
 	_Atomic uint64_t *word;
 
 	world_begin(2, false);
-	fill(0, 0, 7);
-	fill(0, 1, 8);
+	fill_list_part(0, 0, 7);
+	fill_list_part(0, 1, 8);
 	word = hold(0, 0);
 	lists[0] = list(0, 0, true, 1, 0);
 	plains[0] = plain(0, 0, true, 1, 1);
@@ -309,9 +309,9 @@ START_TEST(what_is_behind_on_a_stream_finds_the_bytes)
 		bool first = i % 2;
 		baton_request sent, got;
 
-		fill(0, 0, i);
-		fill(0, 1, 255);
-		fill(1, 0, 254);
+		fill_list_part(0, 0, i);
+		fill_list_part(0, 1, 255);
+		fill_list_part(1, 0, 254);
 		baton_release(&(baton_request){
 			(first ? list : plain)(1, 0, false, 0, 0)});
 		baton_release(&(baton_request){
@@ -342,7 +342,7 @@ START_TEST(plain_messages_that_wait_hold_up_no_list)
 	for (int i = 0; i < 4; i++) {
 		int from = i & 1, to = i >> 1;
 
-		fill(from, 0, 9 + i);
+		fill_list_part(from, 0, 9 + i);
 		sent = list_with(from, 1, true, to, 0, &detached);
 		finish_both(sent, list(to, 1, false, from, 1));
 		check_filled(to, 1, 9 + i);
@@ -363,8 +363,8 @@ START_TEST(a_list_and_a_plain_message_never_meet)
 	baton_request sent, received;
 
 	world_begin(2, false);
-	fill(0, 0, 3);
-	fill(0, 1, 4);
+	fill_list_part(0, 0, 3);
+	fill_list_part(0, 1, 4);
 	sent = list(0, 0, true, 1, 0);
 	received = plain(1, 0, false, 0, 1);
 	let_run();
@@ -391,8 +391,8 @@ exchange_in_a_group(const struct baton_op_options *options, int streams)
 		int peer = 1 - rank, other = streams - 1;
 
 		for (size_t part = 0; part < 3; part++) {
-			fill(rank, part, 10 * rank + (int)part);
-			fill(rank, 3 + part, 255);
+			fill_list_part(rank, part, 10 * rank + (int)part);
+			fill_list_part(rank, 3 + part, 255);
 		}
 		ck_ok(baton_group_begin(comm));
 		requests[rank][0] = list_with(rank, 0, true, peer, 0, options);
@@ -455,9 +455,9 @@ exchange_all(void)
 				for (int i = 0; i < PARTS / 2; i++) {
 					size_t part = (size_t)(b * PARTS + i);
 
-					fill(a, part, 64 * a + 16 * b + 4 * i +
+					fill_list_part(a, part, 64 * a + 16 * b + 4 * i +
 					                      round % 4);
-					fill(a, part + PARTS / 2, 255);
+					fill_list_part(a, part + PARTS / 2, 255);
 					requests[a][b][i] =
 						(i % 2 ? plain_with : list_with)(
 							a, i / 2, true, b, part,
@@ -519,7 +519,7 @@ START_TEST(the_deadline_of_a_list_leaves_the_communicator_whole)
 	world_begin(2, false);
 	beside = plain(0, 1, false, 1, 5);
 	world_finish(list_with(0, 0, false, 1, 0, &soon), BATON_ERR_TIMEOUT);
-	fill(0, 2, 6);
+	fill_list_part(0, 2, 6);
 	send = list_with(0, 0, true, 1, 2, &soon);
 	ck_assert_int_eq(baton_wait(send, 20 * SECOND, &done),
 	                 BATON_ERR_TIMEOUT);

@@ -24,7 +24,7 @@ create_one(void)
 }
 
 static baton_request
-end(CUstream stream, bool sends, int part, const struct baton_op_options *options)
+one_end(CUstream stream, bool sends, int part, const struct baton_op_options *options)
 {
 	baton_request request = 0;
 	enum baton_status status = move_on(stream, 0, 0, sends, part, BYTES,
@@ -48,12 +48,12 @@ START_TEST(ends_meet_in_either_order)
 
 		fill(0, 0, (unsigned char)(turn + 1));
 		fill(0, 1, 99);
-		first = end(streams[0], turn % 2, !(turn % 2), options);
+		first = one_end(streams[0], turn % 2, !(turn % 2), options);
 		if (turn < 2)
 			/* Nobody has given its other end. */
 			ck_assert(!is_idle(0, streams[0]));
 		ck_assert_int_eq(baton_test(first, NULL), BATON_PENDING);
-		second = end(others[0], !(turn % 2), turn % 2, options);
+		second = one_end(others[0], !(turn % 2), turn % 2, options);
 		finish(first, BATON_OK);
 		finish(second, BATON_OK);
 		ck_ok(baton_stream_synchronize(comms[0], streams[0]));
@@ -71,11 +71,11 @@ START_TEST(ends_match_in_the_order_of_the_calls)
 	create_one();
 	for (int i = 0; i < 3; i++) {
 		fill(0, i, (unsigned char)(i + 1));
-		requests[i] = end(streams[0], true, i, &detached);
+		requests[i] = one_end(streams[0], true, i, &detached);
 	}
 	for (int i = 0; i < 3; i++)
-		requests[3 + i] = end(i % 2 ? streams[0] : others[0], false,
-		                      3 + i, NULL);
+		requests[3 + i] = one_end(i % 2 ? streams[0] : others[0], false,
+		                          3 + i, NULL);
 	for (int i = 0; i < 6; i++)
 		finish(requests[i], BATON_OK);
 	for (int i = 0; i < 3; i++)
@@ -89,13 +89,13 @@ START_TEST(other_lengths_are_refused_and_leave_the_first_end)
 	baton_request first, second = 0;
 
 	create_one();
-	first = end(streams[0], true, 0, NULL);
+	first = one_end(streams[0], true, 0, NULL);
 	ck_assert_int_eq(move_on(others[0], 0, 0, false, 1, BYTES / 2, NULL,
 	                         &second),
 	                 BATON_ERR_UNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(baton_last_error(), "4096 and 2048 bytes"));
 	ck_ok(baton_comm_status(comms[0]));
-	second = end(others[0], false, 1, NULL);
+	second = one_end(others[0], false, 1, NULL);
 	finish(first, BATON_OK);
 	finish(second, BATON_OK);
 	destroy_some(1);
@@ -110,10 +110,10 @@ START_TEST(a_group_takes_an_end_and_leaves_another)
 	create_all();
 	for (int i = 0; i < 4; i++)
 		fill(0, i, (unsigned char)(i + 1));
-	requests[0] = end(others[0], true, 0, NULL);
+	requests[0] = one_end(others[0], true, 0, NULL);
 	ck_ok(baton_group_begin(comms[0]));
-	requests[1] = end(streams[0], true, 1, NULL);
-	requests[2] = end(streams[0], false, 4, NULL);
+	requests[1] = one_end(streams[0], true, 1, NULL);
+	requests[2] = one_end(streams[0], false, 4, NULL);
 	ck_ok(move_on(streams[0], 0, 1, true, 2, BYTES, NULL, &requests[3]));
 	ck_ok(baton_group_end(comms[0]));
 	requests[4] = move(1, 0, false, NULL);
@@ -125,7 +125,7 @@ START_TEST(a_group_takes_an_end_and_leaves_another)
 	ck_assert_int_eq(baton_test(requests[1], NULL), BATON_PENDING);
 	/* The group's streams go on when all of it is complete. */
 	ck_assert(!is_idle(0, streams[0]));
-	requests[5] = end(others[0], false, 5, NULL);
+	requests[5] = one_end(others[0], false, 5, NULL);
 	finish(requests[1], BATON_OK);
 	finish(requests[5], BATON_OK);
 	ck_assert(is_filled(0, 5, 2));
@@ -148,8 +148,8 @@ START_TEST(groups_leave_several_ends)
 			if (sends)
 				fill(0, i, (unsigned char)(10 * turn + i + 1));
 			requests[4 * turn + i] =
-				end(turn ? others[0] : streams[0], sends, i + 4 * !sends,
-			            NULL);
+				one_end(turn ? others[0] : streams[0], sends, i + 4 * !sends,
+			                NULL);
 		}
 		ck_ok(baton_group_end(comms[0]));
 	}
@@ -170,13 +170,13 @@ START_TEST(members_of_a_group_take_ends_that_wait_for_each_other)
 	baton_request requests[4];
 
 	create_one();
-	requests[0] = end(streams[0], false, 2, NULL);
-	requests[1] = end(streams[0], false, 3, NULL);
+	requests[0] = one_end(streams[0], false, 2, NULL);
+	requests[1] = one_end(streams[0], false, 3, NULL);
 	fill(0, 0, 1);
 	fill(0, 1, 2);
 	ck_ok(baton_group_begin(comms[0]));
-	requests[2] = end(others[0], true, 0, NULL);
-	requests[3] = end(others[0], true, 1, NULL);
+	requests[2] = one_end(others[0], true, 0, NULL);
+	requests[3] = one_end(others[0], true, 1, NULL);
 	ck_ok(baton_group_end(comms[0]));
 	for (int i = 0; i < 4; i++)
 		finish(requests[i], BATON_OK);
@@ -191,13 +191,13 @@ START_TEST(an_end_waits_for_its_stream_and_not_for_later_ends)
 	baton_request requests[4];
 
 	create_one();
-	requests[0] = end(streams[0], true, 0, &detached);
+	requests[0] = one_end(streams[0], true, 0, &detached);
 	hold(0, others[0], 0);
-	requests[1] = end(others[0], true, 1, &detached);
-	requests[2] = end(streams[0], false, 2, &detached);
+	requests[1] = one_end(others[0], true, 1, &detached);
+	requests[2] = one_end(streams[0], false, 2, &detached);
 	finish(requests[0], BATON_OK);
 	finish(requests[2], BATON_OK);
-	requests[3] = end(streams[0], false, 3, &detached);
+	requests[3] = one_end(streams[0], false, 3, &detached);
 	is_idle(0, streams[0]);
 	ck_assert_int_eq(baton_test(requests[1], NULL), BATON_PENDING);
 	ck_assert_int_eq(baton_test(requests[3], NULL), BATON_PENDING);
@@ -213,11 +213,11 @@ START_TEST(an_abort_lets_streams_go_on)
 	baton_request requests[3];
 
 	create_one();
-	requests[0] = end(streams[0], true, 0, NULL);
-	requests[1] = end(others[0], true, 1, NULL);
+	requests[0] = one_end(streams[0], true, 0, NULL);
+	requests[1] = one_end(others[0], true, 1, NULL);
 	/* This one has its other end, but not its stream. */
 	hold(0, others[0], 0);
-	requests[2] = end(others[0], false, 2, NULL);
+	requests[2] = one_end(others[0], false, 2, NULL);
 	ck_ok(baton_comm_abort(comms[0]));
 	for (int i = 0; i < 3; i++)
 		finish(requests[i], BATON_ERR_ABORTED);
@@ -236,7 +236,7 @@ START_TEST(a_deadline_ends_an_end_without_its_other)
 	                                      .timeout_ns = SECOND / 50};
 
 	create_one();
-	finish(end(streams[0], false, 0, &soon), BATON_ERR_TIMEOUT);
+	finish(one_end(streams[0], false, 0, &soon), BATON_ERR_TIMEOUT);
 	ck_assert_int_eq(baton_comm_status(comms[0]), BATON_ERR_TIMEOUT);
 	ck_assert(is_idle(0, streams[0]));
 	ck_ok(baton_comm_destroy(comms[0]));
@@ -250,18 +250,18 @@ START_TEST(as_many_ends_as_there_is_room_for_are_kept)
 
 	create_one();
 	for (int i = 0; i < MOST; i++)
-		requests[i] = end(streams[0], true, 0, &detached);
+		requests[i] = one_end(streams[0], true, 0, &detached);
 	ck_assert_int_eq(move_on(streams[0], 0, 0, true, 0, BYTES, &detached,
 	                         &more),
 	                 BATON_ERR_AGAIN);
 	ck_assert_ptr_nonnull(strstr(baton_last_error(), "128 messages"));
 	for (int i = 0; i < MOST; i++) {
-		finish(end(streams[0], false, 1, &detached), BATON_OK);
+		finish(one_end(streams[0], false, 1, &detached), BATON_OK);
 		finish(requests[i], BATON_OK);
 	}
 	/* There is room again. */
-	requests[0] = end(streams[0], true, 0, &detached);
-	requests[1] = end(streams[0], false, 1, &detached);
+	requests[0] = one_end(streams[0], true, 0, &detached);
+	requests[1] = one_end(streams[0], false, 1, &detached);
 	finish(requests[0], BATON_OK);
 	finish(requests[1], BATON_OK);
 	destroy_some(1);
@@ -296,11 +296,11 @@ START_TEST(a_group_for_which_the_stream_has_no_room_is_refused_whole)
 		n++;
 	ck_assert_int_lt(n, MOST);
 	/* Of the first one the stream has passed all. */
-	finish(end(streams[0], false, 1, &detached), BATON_OK);
+	finish(one_end(streams[0], false, 1, &detached), BATON_OK);
 	finish(requests[0], BATON_OK);
 	refuse_group(MEMBERS, BATON_ERR_AGAIN);
 	for (int i = 1; i < n; i++) {
-		finish(end(streams[0], false, 1, &detached), BATON_OK);
+		finish(one_end(streams[0], false, 1, &detached), BATON_OK);
 		finish(requests[i], BATON_OK);
 	}
 	/* More than it ever has. */
@@ -353,7 +353,7 @@ START_TEST(an_end_that_was_kept_ends_when_its_kernel_has_left)
 	bool left;
 
 	create_one();
-	first = end(streams[0], false, 1, NULL);
+	first = one_end(streams[0], false, 1, NULL);
 	ck_assert(nccl->sim_set("linger", 100000));
 	ck_assert(nccl->sim_fail("kernel", 1, BATONI_NCCL_SYSTEM_ERROR));
 	/* On a slow machine the call itself finds the failure. */

@@ -61,7 +61,7 @@ address(int rank, int part)
 }
 
 static void
-set(int rank, CUstream stream, int part, unsigned char byte)
+set_on_stream(int rank, CUstream stream, int part, unsigned char byte)
 {
 	CUcontext popped;
 
@@ -102,11 +102,11 @@ sender_main(void *unused)
 	CUstream stream = stream_of(0);
 
 	hold(0, stream, run.handle);
-	set(0, stream, SENT, FRESH);
-	set(0, stream, SENT_TOO, FRESH);
+	set_on_stream(0, stream, SENT, FRESH);
+	set_on_stream(0, stream, SENT_TOO, FRESH);
 	run.way->send(stream);
-	set(0, stream, SENT, LATER);
-	set(0, stream, SENT_TOO, LATER);
+	set_on_stream(0, stream, SENT, LATER);
+	set_on_stream(0, stream, SENT_TOO, LATER);
 	return unused;
 }
 
@@ -357,10 +357,10 @@ static void
 send_taking(CUstream stream)
 {
 	hold(0, others[0], run.handle);
-	set(0, others[0], SENT, FRESH);
+	set_on_stream(0, others[0], SENT, FRESH);
 	ck_ok(move_on(others[0], 0, 0, true, SENT, BYTES, NULL,
 	              next_request()));
-	set(0, others[0], SENT, LATER);
+	set_on_stream(0, others[0], SENT, LATER);
 	(void)stream;
 }
 

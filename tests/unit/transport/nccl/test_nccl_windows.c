@@ -108,7 +108,7 @@ begin(void)
 }
 
 static void
-end(void)
+end_parts(void)
 {
 	on_all(deregister_main);
 	for (int i = 0; i < RANKS; i++)
@@ -121,7 +121,7 @@ end(void)
 /* ---- bytes ---- */
 
 static void
-set(int rank, void *to, unsigned char byte, size_t bytes)
+set_memory(int rank, void *to, unsigned char byte, size_t bytes)
 {
 	unsigned char *all = malloc(bytes);
 	CUcontext popped;
@@ -153,8 +153,8 @@ into(int rank, size_t offset)
 }
 
 static baton_request
-put(int rank, int peer, const void *from, size_t bytes, size_t offset,
-    int context, const struct baton_op_options *options)
+put_signaled(int rank, int peer, const void *from, size_t bytes, size_t offset,
+             int context, const struct baton_op_options *options)
 {
 	baton_request request = 0;
 	enum baton_status status = baton_put_signal(
@@ -192,10 +192,10 @@ START_TEST(put_is_there_when_its_signal_is)
 	for (int i = 0; i < RANKS; i++) {
 		ck_assert_uint_eq(baton_window_path(parts[i].window, i),
 		                  BATON_WINDOW_PATH_NATIVE);
-		set(i, into(i, 0), (unsigned char)(i + 1), 1000);
+		set_memory(i, into(i, 0), (unsigned char)(i + 1), 1000);
 	}
 	for (int i = 0; i < RANKS; i++)
-		put(i, (i + 1) % RANKS, into(i, 0), 1000, 5000, 0, &detached);
+		put_signaled(i, (i + 1) % RANKS, into(i, 0), 1000, 5000, 0, &detached);
 	for (int i = 0; i < RANKS; i++) {
 		int from = (i + RANKS - 1) % RANKS;
 
@@ -205,7 +205,7 @@ START_TEST(put_is_there_when_its_signal_is)
 		                  1000);
 	}
 	ck_assert_int_eq(nccl->sim_uses("ncclPutSignal") - before, RANKS);
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -224,21 +224,21 @@ START_TEST(source_may_be_any_memory)
 	ck_cuda(cuda->mem_alloc(&far, PART));
 	ck_cuda(cuda->host_alloc(&pinned, BYTES, BATONI_CU_HOST_ALLOC_PORTABLE));
 	ck_cuda(cuda->context_pop(&popped));
-	set(0, (void *)(uintptr_t)far, 7, PART);
+	set_memory(0, (void *)(uintptr_t)far, 7, PART);
 	memset(pinned, 8, BYTES);
 	memset(pageable, 9, BYTES);
 	before = nccl->sim_uses("ncclPutSignal");
-	finish(put(0, 1, (void *)(uintptr_t)far, PART, 0, 0, NULL), BATON_OK);
+	finish(put_signaled(0, 1, (void *)(uintptr_t)far, PART, 0, 0, NULL), BATON_OK);
 	finish(wait_for(1, 0, 1, 0), BATON_OK);
 	ck_assert_uint_eq(count(into(1, 0), 7, PART), PART);
 	ck_assert_int_eq(nccl->sim_uses("ncclPutSignal") - before, 3);
-	finish(put(0, 1, pinned, BYTES, BYTES, 0, NULL), BATON_OK);
-	finish(put(0, 1, pageable, BYTES, 2 * BYTES, 0, NULL), BATON_OK);
+	finish(put_signaled(0, 1, pinned, BYTES, BYTES, 0, NULL), BATON_OK);
+	finish(put_signaled(0, 1, pageable, BYTES, 2 * BYTES, 0, NULL), BATON_OK);
 	finish(wait_for(1, 0, 2, 0), BATON_OK);
 	ck_assert_uint_eq(count(into(1, BYTES), 8, BYTES), BYTES);
 	ck_assert_uint_eq(count(into(1, 2 * BYTES), 9, BYTES), BYTES);
 	ck_assert_int_eq(nccl->sim_uses("ncclPutSignal") - before, 4);
-	end();
+	end_parts();
 	ck_cuda(cuda->context_push(contexts[0]));
 	ck_cuda(cuda->mem_free(far));
 	ck_cuda(cuda->host_free(pinned));
@@ -256,14 +256,14 @@ START_TEST(contexts_share_what_nccl_counts)
 	for (int i = 0; i < 20; i++) {
 		for (int context = 0; context < 3; context++)
 			requests[3 * i + context] =
-				put(0, 1, into(0, 0), 64, (size_t)(64 * i),
-			            context, &detached);
+				put_signaled(0, 1, into(0, 0), 64, (size_t)(64 * i),
+			                     context, &detached);
 	}
 	for (int context = 2; context >= 0; context--)
 		finish(wait_for(1, 0, 20, context), BATON_OK);
 	for (int i = 0; i < 3 * 20; i++)
 		finish(requests[i], BATON_OK);
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -274,10 +274,10 @@ START_TEST(first_put_needs_no_third_rank)
 {
 	begin();
 	ck_ok(baton_comm_lock_device(comms[2]));
-	finish(put(0, 1, into(0, 0), BYTES, 0, 0, &detached), BATON_OK);
+	finish(put_signaled(0, 1, into(0, 0), BYTES, 0, 0, &detached), BATON_OK);
 	finish(wait_for(1, 0, 1, 0), BATON_OK);
 	ck_ok(baton_comm_unlock_device(comms[2]));
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -297,7 +297,7 @@ START_TEST(wait_that_is_unmet_is_none_of_nccl)
 	ck_ok(baton_wait_signal(1, &desc, comms[0], others[0], NULL,
 	                        &canceled));
 	/* Puts and messages of this rank go on. */
-	finish(put(0, 2, into(0, 0), BYTES, 0, 0, &detached), BATON_OK);
+	finish(put_signaled(0, 2, into(0, 0), BYTES, 0, 0, &detached), BATON_OK);
 	finish(wait_for(2, 0, 1, 0), BATON_OK);
 	finish(late, BATON_ERR_TIMEOUT);
 	ck_ok(baton_cancel(canceled));
@@ -306,14 +306,14 @@ START_TEST(wait_that_is_unmet_is_none_of_nccl)
 	ck_assert(is_idle(0, others[0]));
 	ck_assert_int_eq(nccl->sim_uses("ncclWaitSignal") - before, 1);
 	/* They have taken nothing. */
-	set(1, into(1, 0), 3, BYTES);
-	put(1, 0, into(1, 0), BYTES, BYTES, 0, &detached);
+	set_memory(1, into(1, 0), 3, BYTES);
+	put_signaled(1, 0, into(1, 0), BYTES, BYTES, 0, &detached);
 	last = wait_for(0, 1, 1, 0);
 	finish(last, BATON_OK);
 	ck_assert_uint_eq(count(into(0, BYTES), 3, BYTES), BYTES);
 	ck_ok(baton_signal_count(comms[0], 1, 1, 0, &n));
 	ck_assert_uint_eq(n, 1);
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -328,7 +328,7 @@ START_TEST(windows_come_and_go_beside_puts)
 	begin();
 	ck_assert(nccl->sim_set("delay_us", 20000));
 	for (int i = 0; i < n; i++)
-		requests[i] = put(0, 1, into(0, 0), BYTES, 0, i % 4, &detached);
+		requests[i] = put_signaled(0, 1, into(0, 0), BYTES, 0, i % 4, &detached);
 	memcpy(before, parts, sizeof(parts));
 	make_windows();
 	on_all(deregister_main);
@@ -341,7 +341,7 @@ START_TEST(windows_come_and_go_beside_puts)
 		finish(requests[i], BATON_OK);
 	for (int i = 0; i < 4; i++)
 		finish(wait_for(1, 0, n / 4, i), BATON_OK);
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -370,12 +370,12 @@ START_TEST(window_ends_when_no_put_is_from_it)
 	memcpy(source, parts, sizeof(parts));
 	make_windows();
 	memcpy(target, parts, sizeof(parts));
-	set(0, source[0].base, 9, BYTES);
+	set_memory(0, source[0].base, 9, BYTES);
 	sem_init(&sems[0], 0, 0);
 	sem_init(&sems[1], 0, 0);
 	pthread_create(&locker, NULL, lock_main, sems);
 	sem_wait(&sems[0]);
-	request = put(0, 1, source[0].base, BYTES, 0, 0, &detached);
+	request = put_signaled(0, 1, source[0].base, BYTES, 0, 0, &detached);
 	for (int i = 0; i < 1000; i++)
 		baton_progress(comms[0]);
 	for (int i = RANKS; i-- > 0;)
@@ -391,13 +391,13 @@ START_TEST(window_ends_when_no_put_is_from_it)
 	finish(wait_for(1, 0, 1, 0), BATON_OK);
 	ck_assert_uint_eq(count(into(1, 0), 9, BYTES), BYTES);
 	/* As any other memory now. */
-	finish(put(0, 1, source[0].base, BYTES, BYTES, 0, &detached), BATON_OK);
+	finish(put_signaled(0, 1, source[0].base, BYTES, BYTES, 0, &detached), BATON_OK);
 	finish(wait_for(1, 0, 1, 0), BATON_OK);
 	ck_assert_uint_eq(count(into(1, BYTES), 9, BYTES), BYTES);
 	memcpy(parts, source, sizeof(parts));
 	give_parts();
 	memcpy(parts, target, sizeof(parts));
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -415,9 +415,9 @@ START_TEST(put_beyond_the_window_is_refused)
 		                                  NULL, &request),
 		                 BATON_ERR_INVALID);
 	}
-	put(0, 1, into(0, 0), BYTES, PART - BYTES, 0, &detached);
+	put_signaled(0, 1, into(0, 0), BYTES, PART - BYTES, 0, &detached);
 	finish(wait_for(1, 0, 1, 0), BATON_OK);
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -430,13 +430,13 @@ START_TEST(group_has_puts_and_messages)
 	recv = move(1, 0, false, &detached);
 	ck_ok(baton_group_begin(comms[0]));
 	requests[0] = move(0, 1, true, NULL);
-	requests[1] = put(0, 1, into(0, 0), BYTES, 0, 0, NULL);
+	requests[1] = put_signaled(0, 1, into(0, 0), BYTES, 0, 0, NULL);
 	ck_ok(baton_group_end(comms[0]));
 	for (int i = 0; i < 2; i++)
 		finish(requests[i], BATON_OK);
 	finish(recv, BATON_OK);
 	finish(wait_for(1, 0, 1, 0), BATON_OK);
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -453,9 +453,9 @@ START_TEST(partners_are_unequal)
 	for (int i = 0; i < MANY; i++) {
 		int from = i % 5 < 4 ? 0 : 2, to = i % 7 < 5 ? 1 : 2;
 
-		requests[i] = put(from, to, into(from, FROM), lengths[i % 4],
-		                  (size_t)(from == 2 ? OF_TWO + i : i), 0,
-		                  &detached);
+		requests[i] = put_signaled(from, to, into(from, FROM), lengths[i % 4],
+		                           (size_t)(from == 2 ? OF_TWO + i : i), 0,
+		                           &detached);
 		puts[from][to]++;
 	}
 	for (int from = 0; from < RANKS; from++) {
@@ -467,7 +467,7 @@ START_TEST(partners_are_unequal)
 	}
 	for (int i = 0; i < MANY; i++)
 		finish(requests[i], BATON_OK);
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -490,9 +490,9 @@ START_TEST(put_that_has_not_left_is_taken_back)
 	baton_request request;
 
 	begin();
-	set(0, into(0, 0), 5, BYTES);
+	set_memory(0, into(0, 0), 5, BYTES);
 	lock(0);
-	request = put(0, 1, into(0, 0), BYTES, 0, 0, &detached);
+	request = put_signaled(0, 1, into(0, 0), BYTES, 0, 0, &detached);
 	for (int i = 0; i < 20; i++)
 		baton_progress(comms[0]);
 	ck_assert_int_eq(baton_test(request, NULL), BATON_PENDING);
@@ -501,11 +501,11 @@ START_TEST(put_that_has_not_left_is_taken_back)
 	unlock(0);
 	ck_assert_uint_eq(count(into(1, 0), 5, BYTES), 0);
 	/* The next one is the first. */
-	finish(put(0, 1, into(0, 0), BYTES, BYTES, 0, &detached), BATON_OK);
+	finish(put_signaled(0, 1, into(0, 0), BYTES, BYTES, 0, &detached), BATON_OK);
 	finish(wait_for(1, 0, 1, 0), BATON_OK);
 	ck_assert_uint_eq(count(into(1, BYTES), 5, BYTES), BYTES);
 	ck_assert_uint_eq(count(into(1, 0), 5, BYTES), 0);
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -524,7 +524,7 @@ START_TEST(launch_of_a_wait_is_cancelled)
 	ck_ok(baton_cancel(request));
 	finish(request, BATON_ERR_CANCELED);
 	baton_plan_destroy(plan);
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -537,12 +537,12 @@ START_TEST(deadline_ends_a_put_that_has_not_left)
 
 	begin();
 	lock(0);
-	request = put(0, 1, into(0, 0), BYTES, 0, 0, &soon);
+	request = put_signaled(0, 1, into(0, 0), BYTES, 0, 0, &soon);
 	finish(request, BATON_ERR_TIMEOUT);
 	unlock(0);
-	finish(put(0, 1, into(0, 0), BYTES, 0, 0, &detached), BATON_OK);
+	finish(put_signaled(0, 1, into(0, 0), BYTES, 0, 0, &detached), BATON_OK);
 	finish(wait_for(1, 0, 1, 0), BATON_OK);
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -565,7 +565,7 @@ START_TEST(abort_ends_puts_and_waits)
 
 	begin();
 	lock(0);
-	request = put(0, 1, into(0, 0), BYTES, 0, 0, &detached);
+	request = put_signaled(0, 1, into(0, 0), BYTES, 0, 0, &detached);
 	waits = wait_for(1, 0, 1, 0);
 	baton_comm_abort(comms[1]);
 	finish(waits, BATON_ERR_ABORTED);
@@ -630,7 +630,7 @@ abort_in_a_wait(bool in_error)
 	finish(ends[0], BATON_OK);
 	finish(ends[1], BATON_OK);
 	make_windows();
-	finish(put(0, 1, into(0, 0), BYTES, 0, 0, &detached), BATON_OK);
+	finish(put_signaled(0, 1, into(0, 0), BYTES, 0, 0, &detached), BATON_OK);
 	finish(wait_for(1, 0, 1, 0), BATON_OK);
 	on_all(deregister_main);
 }
@@ -654,7 +654,7 @@ START_TEST(put_that_nccl_refuses_breaks_the_communicator)
 	begin();
 	ck_assert(nccl->sim_fail("ncclPutSignal", 1,
 	                         BATONI_NCCL_SYSTEM_ERROR));
-	request = put(0, 1, into(0, 0), BYTES, 0, 0, &detached);
+	request = put_signaled(0, 1, into(0, 0), BYTES, 0, 0, &detached);
 	finish(request, BATON_ERR_NCCL);
 	ck_assert_ptr_nonnull(
 		strstr(baton_comm_error(comms[0]), "ncclPutSignal"));
@@ -683,13 +683,13 @@ START_TEST(mark_that_is_refused_is_put_again)
 	baton_request request;
 
 	begin();
-	set(0, into(0, 0), 5, BYTES);
+	set_memory(0, into(0, 0), 5, BYTES);
 	fail_cuda("cuEventRecord", 2);
-	request = put(0, 1, into(0, 0), BYTES, 0, 0, &detached);
+	request = put_signaled(0, 1, into(0, 0), BYTES, 0, 0, &detached);
 	finish(request, BATON_OK);
 	finish(wait_for(1, 0, 1, 0), BATON_OK);
 	ck_assert_uint_eq(count(into(1, 0), 5, BYTES), BYTES);
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -711,7 +711,7 @@ START_TEST(put_that_the_device_loses_is_lent)
 		make_windows();
 		hold(0, puts_stream(0), i);
 		fail_cuda(lost[i].call, lost[i].times);
-		request = put(0, 1, into(0, 0), BYTES, 0, 0, &detached);
+		request = put_signaled(0, 1, into(0, 0), BYTES, 0, 0, &detached);
 		ck_assert_int_eq(baton_wait(request, 20 * SECOND, &completion),
 		                 BATON_ERR_CUDA);
 		ck_assert(cuda->sim_fail(lost[i].call, 0, 0, false));
@@ -751,7 +751,7 @@ START_TEST(calls_that_fail_leave_nothing)
 		                                   BATONI_CU_OUT_OF_MEMORY,
 		                                   false));
 		waits = wait_for(1, 0, 2, 0);
-		put(0, 1, (void *)(uintptr_t)far, BYTES, 0, 0, &detached);
+		put_signaled(0, 1, (void *)(uintptr_t)far, BYTES, 0, 0, &detached);
 		request = BATON_REQUEST_NULL;
 		/* The first one may have broken it. */
 		(void)baton_put_signal(into(0, 0), BYTES, BATON_UINT8, 1,
@@ -777,7 +777,7 @@ START_TEST(asynchronous_error_breaks_the_communicator)
 	begin();
 	/* The kernel never ends, and its communicator is in error. */
 	ck_assert(nccl->sim_fail("kernel", 1, BATONI_NCCL_REMOTE_ERROR));
-	request = put(0, 1, into(0, 0), BYTES, 0, 0, &detached);
+	request = put_signaled(0, 1, into(0, 0), BYTES, 0, 0, &detached);
 	finish(request, BATON_ERR_NCCL);
 	abort_and_end();
 }
@@ -817,7 +817,7 @@ START_TEST(part_that_cannot_be_looked_at_is_told_of)
 	                         BATONI_CU_OUT_OF_MEMORY, false));
 	all_refuse("cuMemGetAddressRange");
 	on_all(register_main);
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -842,7 +842,7 @@ START_TEST(parts_have_to_be_alike)
 	on_all(register_main);
 	for (int i = 0; i < RANKS; i++)
 		ck_ok(parts[i].status);
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -856,7 +856,7 @@ START_TEST(an_allocation_has_one_window)
 	all_refuse("another window");
 	for (int i = 0; i < RANKS; i++)
 		parts[i].window = first[i];
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -941,7 +941,7 @@ START_TEST(creation_does_not_wait_for_a_stream_that_waits)
 		ck_assert(!is_idle(i, streams[i]));
 		let_go(i);
 	}
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -988,9 +988,9 @@ START_TEST(new_versions_have_them)
 {
 	setenv("NCCLSIM_VERSION", "2.32", 1);
 	begin();
-	finish(put(0, 1, into(0, 0), BYTES, 0, 2, &detached), BATON_OK);
+	finish(put_signaled(0, 1, into(0, 0), BYTES, 0, 2, &detached), BATON_OK);
 	finish(wait_for(1, 0, 1, 2), BATON_OK);
-	end();
+	end_parts();
 }
 END_TEST
 
@@ -1027,9 +1027,9 @@ START_TEST(gpus_out_of_reach_have_puts_by_staged_messages)
 	ck_assert_int_eq(baton_window_path(parts[0].window, 1),
 	                 BATON_WINDOW_PATH_MESSAGE);
 	for (size_t bytes = 8; bytes <= PART; bytes *= PART / 8) {
-		set(0, into(0, 0), 5, bytes);
+		set_memory(0, into(0, 0), 5, bytes);
 		waited = wait_on(comms[1], 1, 0, 1, 0);
-		sent = put(0, 1, into(0, 0), bytes, 0, 0, NULL);
+		sent = put_signaled(0, 1, into(0, 0), bytes, 0, 0, NULL);
 		finish(sent, BATON_OK);
 		finish(waited, BATON_OK);
 		ck_assert_uint_eq(count(into(1, 0), 5, bytes), bytes);

@@ -34,14 +34,14 @@ static unsigned char to[ROOM];
 /* ---- blocks ---- */
 
 static void
-fill(unsigned char *bytes, size_t n, unsigned seed)
+fill_seeded(unsigned char *bytes, size_t n, unsigned seed)
 {
 	for (size_t i = 0; i < n; i++)
 		bytes[i] = (unsigned char)(i * 7 + i / 256 + seed);
 }
 
 static void
-make(struct piece *piece, size_t bytes)
+make_piece(struct piece *piece, size_t bytes)
 {
 	ck_assert_int_eq(batoni_shm_create(bytes, &piece->shm), BATON_OK);
 	ck_assert_int_eq(batoni_shm_block_add(&piece->block, &piece->shm), BATON_OK);
@@ -141,8 +141,8 @@ START_TEST(messages_from_a_block_come_to_be_copied_from_its_mapping)
 	near_open(&world, NEAR_READ, false);
 	/* 1: where the kernel lets nobody read. */
 	near_pairs(&world, 1)->peers[0].unread = _i;
-	make(&piece, ROOM);
-	fill(piece.shm.base, ROOM, 1);
+	make_piece(&piece, ROOM);
+	fill_seeded(piece.shm.base, ROOM, 1);
 	ck_assert(move(piece.shm.base, LONG));
 	move_until_mapped(piece.shm.base, LONG);
 	ck_assert_uint_eq(mappings(1), 1);
@@ -166,7 +166,7 @@ START_TEST(what_lies_in_no_block_names_none)
 	struct piece piece;
 	char *base;
 
-	make(&piece, LONG);
+	make_piece(&piece, LONG);
 	base = piece.shm.base;
 	ck_assert(batoni_shm_block_find(base, LONG, &name));
 	ck_assert_uint_eq(name.serial, piece.block.name.serial);
@@ -190,7 +190,7 @@ START_TEST(each_of_many_blocks_is_found)
 	uint64_t last = 0;
 
 	for (int i = 0; i < MANY; i++) {
-		make(&pieces[i], 4096);
+		make_piece(&pieces[i], 4096);
 		ck_assert_uint_gt(pieces[i].block.name.serial, last);
 		last = pieces[i].block.name.serial;
 	}
@@ -216,7 +216,7 @@ START_TEST(its_owner_s_free_takes_the_mapping_away)
 	int before = count_maps();
 
 	near_open(&world, NEAR_READ, false);
-	make(&piece, ROOM);
+	make_piece(&piece, ROOM);
 	move_until_mapped(piece.shm.base, LONG);
 	ck_assert_int_eq(count_maps(), before + 2);
 	unmake(&piece);
@@ -237,14 +237,14 @@ START_TEST(a_reused_address_never_meets_the_mapping_of_what_was_there)
 	void *address;
 
 	near_open(&world, NEAR_READ, false);
-	make(&pieces[0], LONG);
+	make_piece(&pieces[0], LONG);
 	address = pieces[0].shm.base;
 	for (unsigned round = 0; round < 50; round++) {
 		struct piece *next = &pieces[round + 1];
 
-		fill(address, LONG, round);
+		fill_seeded(address, LONG, round);
 		move_until_mapped(address, LONG);
-		fill(address, LONG, round + 100);
+		fill_seeded(address, LONG, round + 100);
 		ck_assert(!move(address, LONG));
 		if (_i)
 			batoni_shm_block_remove(&pieces[round].block);
@@ -257,7 +257,7 @@ START_TEST(a_reused_address_never_meets_the_mapping_of_what_was_there)
 		                      MAP_SHARED | MAP_FIXED, next->shm.fd, 0);
 		ck_assert_ptr_eq(next->shm.base, address);
 		ck_assert_int_eq(batoni_shm_block_add(&next->block, &next->shm), BATON_OK);
-		fill(address, LONG, round + 200);
+		fill_seeded(address, LONG, round + 200);
 		ck_assert(move(address, LONG));
 	}
 	unmake(&pieces[50]);
@@ -272,8 +272,8 @@ START_TEST(without_room_its_owner_says_later_that_all_are_gone)
 	uint32_t slot = 100;
 
 	near_open(&world, NEAR_READ, false);
-	make(&piece, LONG);
-	make(&other, LONG);
+	make_piece(&piece, LONG);
+	make_piece(&other, LONG);
 	move_until_mapped(piece.shm.base, LONG);
 	move_until_mapped(other.shm.base, LONG);
 	ck_assert_uint_eq(mappings(1), 2);
@@ -305,7 +305,7 @@ START_TEST(a_block_that_is_freed_or_closed_at_once_leaves_nothing)
 		struct piece piece;
 
 		near_open(&world, NEAR_READ, false);
-		make(&piece, LONG);
+		make_piece(&piece, LONG);
 		move(piece.shm.base, LONG);
 		if (i % 2) {
 			retire(&piece);
@@ -330,9 +330,9 @@ START_TEST(a_message_that_was_taken_back_is_read_from_nowhere)
 	struct piece piece, other;
 
 	near_open(&world, NEAR_READ, false);
-	make(&piece, LONG);
-	make(&other, LONG);
-	fill(other.shm.base, LONG, 9);
+	make_piece(&piece, LONG);
+	make_piece(&other, LONG);
+	fill_seeded(other.shm.base, LONG, 9);
 	move_until_mapped(piece.shm.base, LONG);
 	near_send(&world, 0, 1, 1, 4, piece.shm.base, LONG);
 	if (_i)
@@ -355,7 +355,7 @@ START_TEST(a_block_that_goes_within_a_copy_ends_the_receive_in_peer)
 	struct piece piece;
 
 	near_open(&world, NEAR_READ, false);
-	make(&piece, ROOM);
+	make_piece(&piece, ROOM);
 	move_until_mapped(piece.shm.base, LONG);
 	near_recv(&world, 1, 1, 0, 4, to, ROOM);
 	near_send(&world, 0, 2, 1, 4, piece.shm.base, ROOM);
@@ -376,7 +376,7 @@ START_TEST(two_communicators_are_both_told)
 
 	near_open(&world, NEAR_READ, false);
 	near_open(&second, NEAR_READ, false);
-	make(&piece, ROOM);
+	make_piece(&piece, ROOM);
 	move_until_mapped(piece.shm.base, LONG);
 	while (move_in(&second, piece.shm.base, LONG))
 		sched_yield();
@@ -401,7 +401,7 @@ START_TEST(as_many_as_the_bound_stay_mapped_and_the_longest_unused_goes)
 
 	near_open(&world, NEAR_READ, false);
 	for (int i = 0; i < MANY; i++)
-		make(&pieces[i], LONG);
+		make_piece(&pieces[i], LONG);
 	/* A walk through more than there is room for keeps those that are there. */
 	for (int round = 0; round < 3; round++)
 		for (int i = 0; i < MANY; i++)
@@ -440,13 +440,13 @@ START_TEST(what_cannot_be_mapped_is_read_by_the_kernel)
 		ck_assert_int_eq(batoni_shm_block_add(&piece.block, &piece.shm),
 		                 BATON_OK);
 	} else {
-		make(&piece, ROOM);
+		make_piece(&piece, ROOM);
 	}
 	if (_i == 1)
 		piece.block.name.inode++;
 	if (_i == 2)
 		piece.block.name.fd = -1;
-	fill(piece.shm.base, ROOM, 3);
+	fill_seeded(piece.shm.base, ROOM, 3);
 	for (int i = 0; i < 50; i++) {
 		ck_assert(move(piece.shm.base, LONG));
 		ck_assert(move(piece.shm.base, (2 << 20) + 1));
@@ -519,8 +519,8 @@ START_TEST(what_a_peer_says_of_a_block_is_checked)
 	struct piece piece;
 
 	near_open(&world, NEAR_READ, false);
-	make(&piece, ROOM);
-	fill(piece.shm.base, ROOM, 5);
+	make_piece(&piece, ROOM);
+	fill_seeded(piece.shm.base, ROOM, 5);
 	move_until_mapped(piece.shm.base, LONG);
 	what.address = (uintptr_t)piece.shm.base;
 	what.block = piece.block.name;

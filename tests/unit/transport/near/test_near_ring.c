@@ -276,7 +276,7 @@ END_TEST
 
 /* Until there is none.  Returns the number of messages. */
 static uint32_t
-fill(uint32_t cells)
+fill_until_full(uint32_t cells)
 {
 	size_t length = cells == 1 ? 0 : (cells - 1) * (size_t)BATONI_RING_CELL;
 	uint32_t n = 0;
@@ -314,7 +314,7 @@ START_TEST(starved_sender_is_called_when_an_eighth_is_taken)
 	uint32_t n;
 
 	start_at(starts[_i]);
-	n = fill(1);
+	n = fill_until_full(1);
 	/* One cell stays empty. */
 	ck_assert_uint_eq(n, BATONI_RING_CELLS - 1);
 	ck_assert(!starve(1));
@@ -346,7 +346,7 @@ START_TEST(waiting_sender_has_room_when_all_is_taken)
 			start_at(starts[_i] - untold[i]);
 			for (uint32_t j = 0; j < untold[i]; j++)
 				send_and_take(j, 0);
-			n = fill(cells);
+			n = fill_until_full(cells);
 			ck_assert(!starve(cells));
 			ck_assert_uint_eq(take_all(n, cells), 1);
 			ck_assert(starve(cells));
@@ -361,13 +361,13 @@ START_TEST(sender_that_starves_sees_what_was_told_before)
 	uint32_t n;
 
 	start_at(starts[_i]);
-	n = fill(1);
+	n = fill_until_full(1);
 	ck_assert_uint_eq(take_all(n, 1), 0);
 	ck_assert(!batoni_ring_has_room(&out, 1));
 	ck_assert(starve(1));
 	/* It did not have to become hungry, so it is not called. */
 	ck_assert_uint_eq(atomic_load(&control->hungry), 0);
-	ck_assert_uint_eq(fill(1), n - (BATONI_RING_TELL - 1));
+	ck_assert_uint_eq(fill_until_full(1), n - (BATONI_RING_TELL - 1));
 	ck_assert_uint_eq(take_all(n - (BATONI_RING_TELL - 1), 1), 0);
 }
 END_TEST

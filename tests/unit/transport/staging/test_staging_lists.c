@@ -95,7 +95,7 @@ location_of(bool away, int memory)
 }
 
 static void
-fill(void *data, size_t bytes, unsigned seed, size_t tensor)
+fill_pattern_of(void *data, size_t bytes, unsigned seed, size_t tensor)
 {
 	unsigned char *content = malloc(bytes + 1);
 
@@ -151,7 +151,7 @@ make_end(struct end *end, int rank, const struct shape *shape, int memory,
 		end->locations[i] = location_of(away, memory);
 		if (!send)
 			continue;
-		fill(data, bytes, seed, i);
+		fill_pattern_of(data, bytes, seed, i);
 		end->segments[i] = (struct batoni_segment){data, bytes};
 		list->payload_bytes += bytes;
 	}

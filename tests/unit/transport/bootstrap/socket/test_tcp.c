@@ -118,8 +118,8 @@ test_all(void)
 }
 
 static enum baton_status
-issue(int rank, unsigned direction, int peer, int tag, unsigned slot,
-      void *buffer, size_t bytes)
+issue_by(int rank, unsigned direction, int peer, int tag, unsigned slot,
+         void *buffer, size_t bytes)
 {
 	struct batoni_transport *transport = ranks[rank].transport;
 	struct batoni_transfer *transfer = &ranks[rank].transfers[slot];
@@ -250,14 +250,14 @@ START_TEST(messages_meet_receives_posted_before_or_after)
 	char out[16] = "sent", in[2][16] = {"", ""};
 
 	make_ranks(-1);
-	issue(1, BATONI_RECV, 2, 5, 0, in[0], sizeof(in[0]));
-	issue(2, BATONI_SEND, 1, 5, 0, out, 5);
+	issue_by(1, BATONI_RECV, 2, 5, 0, in[0], sizeof(in[0]));
+	issue_by(2, BATONI_SEND, 1, 5, 0, out, 5);
 	await_end(1, 0, BATON_OK, 5);
 	await_end(2, 0, BATON_OK, 5);
 	ck_assert_str_eq(in[0], "sent");
 	/* The send first, and to oneself. */
-	ck_assert_int_eq(issue(2, BATONI_SEND, 2, 5, 1, out, 5), BATON_PENDING);
-	issue(2, BATONI_RECV, 2, 5, 2, in[1], sizeof(in[1]));
+	ck_assert_int_eq(issue_by(2, BATONI_SEND, 2, 5, 1, out, 5), BATON_PENDING);
+	issue_by(2, BATONI_RECV, 2, 5, 2, in[1], sizeof(in[1]));
 	await_end(2, 1, BATON_OK, 5);
 	await_end(2, 2, BATON_OK, 5);
 	ck_assert_str_eq(in[1], "sent");
@@ -271,18 +271,18 @@ START_TEST(messages_keep_their_order_on_a_tag_alone)
 	char in[4] = "", out[] = "abcx";
 
 	make_ranks(-1);
-	issue(0, BATONI_SEND, 1, 9, 0, &out[3], 1);
+	issue_by(0, BATONI_SEND, 1, 9, 0, &out[3], 1);
 	for (unsigned i = 0; i < 3; i++)
-		issue(0, BATONI_SEND, 1, 4, 1 + i, &out[i], 1);
+		issue_by(0, BATONI_SEND, 1, 4, 1 + i, &out[i], 1);
 	for (unsigned i = 0; i < 3; i++)
-		issue(1, BATONI_RECV, 0, 4, i, &in[i], 1);
+		issue_by(1, BATONI_RECV, 0, 4, i, &in[i], 1);
 	for (unsigned i = 0; i < 3; i++) {
 		await_end(0, 1 + i, BATON_OK, 1);
 		await_end(1, i, BATON_OK, 1);
 	}
 	ck_assert_str_eq(in, "abc");
 	ck_assert(!ranks[0].ended[0]);
-	issue(1, BATONI_RECV, 0, 9, 0, in, 1);
+	issue_by(1, BATONI_RECV, 0, 9, 0, in, 1);
 	await_end(1, 0, BATON_OK, 1);
 	ck_assert_int_eq(in[0], 'x');
 	await_end(0, 0, BATON_OK, 1);
@@ -297,20 +297,20 @@ START_TEST(lengths_are_kept)
 
 	make_ranks(-1);
 	memset(out, 'q', sizeof(out));
-	ck_assert_int_eq(issue(0, BATONI_SEND, 1, 0, 0, out, sizeof(out)),
+	ck_assert_int_eq(issue_by(0, BATONI_SEND, 1, 0, 0, out, sizeof(out)),
 	                 BATON_ERR_UNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(baton_last_error(), "needs MPI"));
-	issue(0, BATONI_SEND, 1, 0, 0, out, sizeof(in));
-	issue(1, BATONI_RECV, 0, 0, 0, in, sizeof(in));
+	issue_by(0, BATONI_SEND, 1, 0, 0, out, sizeof(in));
+	issue_by(1, BATONI_RECV, 0, 0, 0, in, sizeof(in));
 	await_end(1, 0, BATON_OK, sizeof(in));
 	ck_assert_mem_eq(in, out, sizeof(in));
-	issue(0, BATONI_SEND, 1, 0, 1, out, 100);
-	issue(1, BATONI_RECV, 0, 0, 1, small, 2);
+	issue_by(0, BATONI_SEND, 1, 0, 1, out, 100);
+	issue_by(1, BATONI_RECV, 0, 0, 1, small, 2);
 	await_end(1, 1, BATON_ERR_TRUNCATED, 0);
 	ck_assert_uint_eq(ranks[1].transfers[1].done_bytes, 100);
 	ck_assert_mem_eq(small, "qq?", 3);
-	issue(0, BATONI_SEND, 1, 0, 2, NULL, 0);
-	issue(1, BATONI_RECV, 0, 0, 2, small, 2);
+	issue_by(0, BATONI_SEND, 1, 0, 2, NULL, 0);
+	issue_by(1, BATONI_RECV, 0, 0, 2, small, 2);
 	await_end(1, 2, BATON_OK, 0);
 	close_ranks();
 }
@@ -329,14 +329,14 @@ START_TEST(transfers_are_taken_back)
 	char in[2] = "";
 
 	make_ranks(-1);
-	issue(0, BATONI_SEND, 1, 0, 0, (char[]){'a'}, 1);
+	issue_by(0, BATONI_SEND, 1, 0, 0, (char[]){'a'}, 1);
 	ck_assert_int_eq(take_back(0, 0), BATON_ERR_CANCELED);
-	issue(1, BATONI_RECV, 0, 0, 0, in, 1);
+	issue_by(1, BATONI_RECV, 0, 0, 0, in, 1);
 	ck_assert_int_eq(take_back(1, 0), BATON_ERR_BUSY);
 	await_end(1, 0, BATON_ERR_CANCELED, 0);
 	/* The next receive gets the next message. */
-	issue(1, BATONI_RECV, 0, 0, 1, in, 1);
-	issue(0, BATONI_SEND, 1, 0, 1, (char[]){'b'}, 1);
+	issue_by(1, BATONI_RECV, 0, 0, 1, in, 1);
+	issue_by(0, BATONI_SEND, 1, 0, 1, (char[]){'b'}, 1);
 	await_end(1, 1, BATON_OK, 1);
 	ck_assert_str_eq(in, "b");
 	close_ranks();
@@ -351,20 +351,20 @@ START_TEST(a_scrapped_receive_is_not_written)
 
 	make_ranks(-1);
 	path = &ranks[1].transport->messages;
-	issue(1, BATONI_RECV, 0, 0, 0, in, 3);
+	issue_by(1, BATONI_RECV, 0, 0, 0, in, 3);
 	/* What comes behind the receive's announcement says that rank 0 has that. */
-	issue(0, BATONI_RECV, 1, 1, 0, none, 1);
-	issue(1, BATONI_SEND, 0, 1, 1, (char[]){'x'}, 1);
+	issue_by(0, BATONI_RECV, 1, 1, 0, none, 1);
+	issue_by(1, BATONI_SEND, 0, 1, 1, (char[]){'x'}, 1);
 	await_end(0, 0, BATON_OK, 1);
-	ck_assert_int_eq(issue(0, BATONI_SEND, 1, 0, 1, "new", 3), BATON_OK);
+	ck_assert_int_eq(issue_by(0, BATONI_SEND, 1, 0, 1, "new", 3), BATON_OK);
 	ck_assert_int_eq(take_back(1, 0), BATON_ERR_BUSY);
 	ck_assert_int_eq(path->ops->scrapping->scrap(path, &ranks[1].transfers[0]),
 	                 BATON_OK);
 	await_end(1, 0, BATON_OK, 3);
 	ck_assert_str_eq(in, "old");
 	/* The next one of the slot is written. */
-	issue(1, BATONI_RECV, 0, 0, 2, in, 3);
-	issue(0, BATONI_SEND, 1, 0, 2, "new", 3);
+	issue_by(1, BATONI_RECV, 0, 0, 2, in, 3);
+	issue_by(0, BATONI_SEND, 1, 0, 2, "new", 3);
 	await_end(1, 2, BATON_OK, 3);
 	ck_assert_str_eq(in, "new");
 	close_ranks();
@@ -374,8 +374,8 @@ END_TEST
 static void
 issue_any(unsigned slot, char *in)
 {
-	ck_assert_int_eq(issue(1, BATONI_RECV, ranks[1].transport->any_peer, 7,
-	                       slot, in, 2),
+	ck_assert_int_eq(issue_by(1, BATONI_RECV, ranks[1].transport->any_peer, 7,
+	                          slot, in, 2),
 	                 BATON_PENDING);
 }
 
@@ -386,7 +386,7 @@ START_TEST(a_receive_from_any_rank_takes_one_of_each)
 
 	make_ranks(-1);
 	for (int i = 0; i < RANKS; i++)
-		issue(i, BATONI_SEND, 1, 7, 1, &out[i], 1);
+		issue_by(i, BATONI_SEND, 1, 7, 1, &out[i], 1);
 	for (int n = 0; n < RANKS; n++) {
 		issue_any(0, in);
 		await_end(1, 0, BATON_OK, 1);
@@ -408,7 +408,7 @@ START_TEST(a_receive_from_any_rank_is_taken_back)
 	ck_assert_int_eq(take_back(1, 0), BATON_ERR_BUSY);
 	await_end(1, 0, BATON_ERR_CANCELED, 0);
 	/* It meets the next one. */
-	issue(2, BATONI_SEND, 1, 7, 1, out, 1);
+	issue_by(2, BATONI_SEND, 1, 7, 1, out, 1);
 	issue_any(0, in);
 	await_end(1, 0, BATON_OK, 1);
 	await_end(2, 1, BATON_OK, 1);
@@ -463,7 +463,7 @@ START_TEST(a_death_is_told_to_all_with_the_rank)
 	ck_assert_int_eq(ranks[0].transport->ops->exchanging->exchange(
 				 ranks[0].transport, 1, "a", 1, all),
 	                 BATON_ERR_PEER);
-	ck_assert_int_eq(issue(0, BATONI_SEND, 1, 0, 0, all, 1),
+	ck_assert_int_eq(issue_by(0, BATONI_SEND, 1, 0, 0, all, 1),
 	                 BATON_ERR_PEER);
 	abort_ranks();
 }
@@ -517,8 +517,8 @@ START_TEST(one_that_has_left_breaks_nothing)
 		pause_until(limit);
 	}
 	ck_assert_int_eq(status, BATON_ERR_PEER);
-	issue(0, BATONI_SEND, 2, 0, 0, (char[]){'m'}, 1);
-	issue(2, BATONI_RECV, 0, 0, 0, in, 1);
+	issue_by(0, BATONI_SEND, 2, 0, 0, (char[]){'m'}, 1);
+	issue_by(2, BATONI_RECV, 0, 0, 0, in, 1);
 	await_end(2, 0, BATON_OK, 1);
 	ck_assert_int_eq(ranks[0].broken, BATON_OK);
 	ck_assert_int_eq(ranks[2].broken, BATON_OK);

@@ -148,7 +148,7 @@ find_port(void)
 }
 
 static void
-start(int n, void (*child)(int rank))
+start_children(int n, void (*child)(int rank))
 {
 	size = n;
 	shared = shared_alloc(sizeof(*shared));
@@ -212,7 +212,7 @@ by_id(int rank)
 
 START_TEST(processes_meet_by_an_id)
 {
-	start(3, by_id);
+	start_children(3, by_id);
 	finish(-1);
 }
 END_TEST
@@ -253,7 +253,7 @@ by_id_mixed(int process)
 
 START_TEST(threads_and_processes_meet_by_an_id)
 {
-	start(2, by_id_mixed);
+	start_children(2, by_id_mixed);
 	finish(-1);
 }
 END_TEST
@@ -294,7 +294,7 @@ unlike(int rank)
 
 START_TEST(what_differs_is_told_to_all)
 {
-	start(2, unlike);
+	start_children(2, unlike);
 	finish(-1);
 }
 END_TEST
@@ -321,7 +321,7 @@ one_is_missing(int rank)
 
 START_TEST(a_rank_that_does_not_come_is_told_to_all)
 {
-	start(2, one_is_missing);
+	start_children(2, one_is_missing);
 	finish(-1);
 }
 END_TEST
@@ -363,7 +363,7 @@ wait_for_the_dead(int rank)
 START_TEST(a_death_ends_what_waits_for_others)
 {
 	for (victim = 0; victim < 3; victim += 2) {
-		start(3, wait_for_the_dead);
+		start_children(3, wait_for_the_dead);
 		finish(victim);
 	}
 }
@@ -393,7 +393,7 @@ by_names(int rank)
 
 START_TEST(processes_meet_by_their_names)
 {
-	start(3, by_names);
+	start_children(3, by_names);
 	finish(-1);
 }
 END_TEST
@@ -448,7 +448,7 @@ bad_port(int rank)
 
 START_TEST(the_range_of_ports_is_told)
 {
-	start(1, bad_port);
+	start_children(1, bad_port);
 	finish(-1);
 }
 END_TEST
@@ -484,7 +484,7 @@ wait_for_one(int rank)
 static void
 wait_in_vain(void)
 {
-	start(4, wait_for_one);
+	start_children(4, wait_for_one);
 	finish(-1);
 }
 
@@ -525,21 +525,21 @@ on_no_interface(int rank)
 
 START_TEST(an_interface_that_is_not_there_is_told_with_those_that_are)
 {
-	start(4, on_no_interface);
+	start_children(4, on_no_interface);
 	finish(-1);
 }
 END_TEST
 
 START_TEST(a_rank_0_that_does_not_listen_is_told)
 {
-	start(1, alone);
+	start_children(1, alone);
 	finish(-1);
 }
 END_TEST
 
 START_TEST(another_secret_is_told)
 {
-	start(2, another_secret);
+	start_children(2, another_secret);
 	finish(-1);
 }
 END_TEST
@@ -580,7 +580,7 @@ not_named(int rank)
 
 START_TEST(what_is_missing_is_named)
 {
-	start(4, not_named);
+	start_children(4, not_named);
 	finish(-1);
 }
 END_TEST
@@ -601,7 +601,7 @@ refused_by_names(int rank)
 
 START_TEST(a_refusal_is_told_to_all)
 {
-	start(2, refused_by_names);
+	start_children(2, refused_by_names);
 	finish(-1);
 }
 END_TEST
@@ -645,7 +645,7 @@ near_on_host(int rank)
 
 START_TEST(memory_of_the_host_goes_near)
 {
-	start(2, near_on_host);
+	start_children(2, near_on_host);
 	finish(-1);
 }
 END_TEST
@@ -666,7 +666,7 @@ near_by_environment(int rank)
 
 START_TEST(the_environment_asks_for_near)
 {
-	start(2, near_by_environment);
+	start_children(2, near_by_environment);
 	finish(-1);
 }
 END_TEST
@@ -769,7 +769,7 @@ nccl_by_near(int rank)
 
 START_TEST(near_is_beneath_nccl_where_it_is_forced)
 {
-	start(2, nccl_by_near);
+	start_children(2, nccl_by_near);
 	finish(-1);
 }
 END_TEST
@@ -780,7 +780,7 @@ START_TEST(a_path_of_messages_that_cannot_be_is_refused_on_all)
 	                                     nccl_by_near_on_threads};
 
 	for (size_t i = 0; i < sizeof(mains) / sizeof(mains[0]); i++) {
-		start(2, mains[i]);
+		start_children(2, mains[i]);
 		finish(-1);
 	}
 }
@@ -825,7 +825,7 @@ without_memory(int rank)
 
 START_TEST(a_creation_without_memory_is_told_to_all)
 {
-	start(2, without_memory);
+	start_children(2, without_memory);
 	finish(-1);
 }
 END_TEST

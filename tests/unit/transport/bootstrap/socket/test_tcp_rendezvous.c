@@ -375,7 +375,7 @@ begin(struct client *client)
 }
 
 static void
-end(struct client *client, enum baton_status status, const char *words)
+end_client(struct client *client, enum baton_status status, const char *words)
 {
 	pthread_join(client->thread, NULL);
 	ck_assert_msg(client->status == status, "%d: %s", client->status,
@@ -441,7 +441,7 @@ end_in_order(void)
 	begin(&client);
 	await_all(2);
 	link_and_close(links, 2);
-	end(&client, BATON_OK, "");
+	end_client(&client, BATON_OK, "");
 	ck_assert_int_eq(client.link.home, 0);
 	close(links[0].fd);
 	close(client.link.fd);
@@ -571,7 +571,7 @@ START_TEST(another_secret_is_told)
 	client.key.secret[0] ^= 1;
 	begin(&client);
 	await_refusal("closed before it proved");
-	end(&client, BATON_ERR_INVALID, "another secret");
+	end_client(&client, BATON_ERR_INVALID, "another secret");
 	end_in_order();
 }
 END_TEST
@@ -584,7 +584,7 @@ START_TEST(a_rank_that_is_taken_is_told)
 	invite(&twice, 2, 0);
 	begin(&twice);
 	await_refusal("rank 0 is taken");
-	end(&twice, BATON_ERR_INVALID, "rank 0 is taken");
+	end_client(&twice, BATON_ERR_INVALID, "rank 0 is taken");
 	end_in_order();
 }
 END_TEST
@@ -603,8 +603,8 @@ START_TEST(another_size_ends_the_creation_for_all)
 	while (poll_once() != BATON_ERR_INVALID)
 		pause_until(limit);
 	batoni_tcp_close(rendezvous, BATON_ERR_INVALID, "the sizes differ");
-	end(&first, BATON_ERR_INVALID, "the sizes differ");
-	end(&other, BATON_ERR_INVALID, "has size 4; another rank said 3");
+	end_client(&first, BATON_ERR_INVALID, "the sizes differ");
+	end_client(&other, BATON_ERR_INVALID, "has size 4; another rank said 3");
 	await_no_hub();
 }
 END_TEST
@@ -625,7 +625,7 @@ START_TEST(one_that_gives_up_ends_the_creation)
 	while (poll_once() != BATON_ERR_PEER)
 		pause_until(limit);
 	batoni_tcp_close(rendezvous, BATON_ERR_PEER, "rank 2 has given up");
-	end(&other, BATON_ERR_PEER, "rank 2 has given up");
+	end_client(&other, BATON_ERR_PEER, "rank 2 has given up");
 	await_no_hub();
 }
 END_TEST
@@ -639,7 +639,7 @@ START_TEST(who_waits_too_long_is_told)
 	client.timeout_ns = (int64_t)SECOND / 50;
 	begin(&client);
 	/* Nobody attends. */
-	end(&client, BATON_ERR_TIMEOUT, "does not answer");
+	end_client(&client, BATON_ERR_TIMEOUT, "does not answer");
 	end_in_order();
 }
 END_TEST
@@ -672,7 +672,7 @@ START_TEST(another_address_of_the_host_is_tried)
 	                 0);
 	await_all(2);
 	link_and_close(links, 2);
-	end(&client, BATON_OK, "");
+	end_client(&client, BATON_OK, "");
 	close(links[0].fd);
 	close(client.link.fd);
 	await_no_hub();
@@ -688,7 +688,7 @@ START_TEST(a_listener_that_is_gone_is_told)
 	batoni_tcp_close(rendezvous, BATON_OK, "");
 	invite(&client, 2, 1);
 	begin(&client);
-	end(&client, BATON_ERR_PEER, "cannot connect to 127.0.0.1");
+	end_client(&client, BATON_ERR_PEER, "cannot connect to 127.0.0.1");
 	/* The oldest of too many makes way, and its place is closed. */
 	ck_assert_int_eq(batoni_tcp_listen(&key, &error), BATON_OK);
 	batoni_tcp_unlisten(&key);

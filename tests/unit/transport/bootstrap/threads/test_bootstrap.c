@@ -48,7 +48,7 @@ close_all(void)
 
 /* What a rank brings in a round. */
 static void
-fill(unsigned char *contribution, int rank, int round, size_t bytes)
+fill_round(unsigned char *contribution, int rank, int round, size_t bytes)
 {
 	memset(contribution, 16 * round + rank, bytes);
 }
@@ -58,7 +58,7 @@ exchange(int rank, int round, size_t bytes, const void **all_p)
 {
 	unsigned char mine[BATONI_EXCHANGE_MAX];
 
-	fill(mine, rank, round, bytes);
+	fill_round(mine, rank, round, bytes);
 	return ranks[rank].ops->exchange(&ranks[rank], mine, bytes, all_p);
 }
 
@@ -68,7 +68,7 @@ assert_all(const unsigned char *all, int round, size_t bytes)
 	unsigned char expected[BATONI_EXCHANGE_MAX];
 
 	for (int rank = 0; rank < RANKS; rank++) {
-		fill(expected, rank, round, bytes);
+		fill_round(expected, rank, round, bytes);
 		ck_assert_mem_eq(all + (size_t)rank * bytes, expected, bytes);
 	}
 }
