@@ -50,6 +50,16 @@ trace_check(struct trace *trace, const char *format, ...)
 	json_array_append_new(trace->checks, json_string(text));
 }
 
+void
+trace_print_checks(const struct trace *trace)
+{
+	const json_t *check;
+	size_t i;
+
+	json_array_foreach(trace->checks, i, check)
+		fprintf(stderr, "baton trace: %s\n", json_string_value(check));
+}
+
 /* ---- one file ---- */
 
 /* NULL, or why not. */

@@ -100,17 +100,6 @@ tell_of_run(struct trace *trace, const struct trace_rank *rank, bool *several)
 	            rank->header.communicator);
 }
 
-/* Nothing is left, and these say why. */
-static void
-print_checks(const struct trace *trace)
-{
-	const json_t *check;
-	size_t i;
-
-	json_array_foreach(trace->checks, i, check)
-		fprintf(stderr, "baton trace: %s\n", json_string_value(check));
-}
-
 static bool
 keep_run(struct trace *trace, const char *folder, uint64_t communicator)
 {
@@ -123,7 +112,7 @@ keep_run(struct trace *trace, const char *folder, uint64_t communicator)
 		                ? "baton trace: no file of %s can be read\n"
 		                : "baton trace: no file of %s is of that run\n",
 		        folder);
-		print_checks(trace);
+		trace_print_checks(trace);
 		return false;
 	}
 	for (size_t i = 0; i < trace->ranks_count; i++) {

@@ -171,6 +171,8 @@ void trace_free(struct trace *trace);
 /* Add a sentence to the checks. */
 void trace_check(struct trace *trace, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+/* To standard error: nothing is left, and the checks say why. */
+void trace_print_checks(const struct trace *trace);
 /* Memory, zeroed; without any the process ends with a sentence. */
 void *trace_alloc(size_t count, size_t size);
 
