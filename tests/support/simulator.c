@@ -39,14 +39,19 @@ simulator_fail(struct simulator *simulator, int function, long n, unsigned resul
 	for (size_t i = 0; i < SIMULATOR_FAULTS_MAX; i++) {
 		struct simulator_fault *fault = &simulator->faults[i];
 
-		if (n == 0 && fault->function == function)
+		if (n == 0 && fault->function == function && fault->n > 0) {
 			fault->n = 0;
+			simulator->faults_due--;
+		}
 		if (fault->n == 0)
 			spare = fault;
 	}
+	if (n == 0)
+		return true;
 	if (!spare)
 		return false;
 	*spare = (struct simulator_fault){function, n, result, sticky};
+	simulator->faults_due++;
 	return true;
 }
 
@@ -56,13 +61,14 @@ simulator_fault(struct simulator *simulator, int function, bool counts_as_any,
 {
 	unsigned result = 0;
 
-	for (size_t i = 0; i < SIMULATOR_FAULTS_MAX; i++) {
+	for (size_t i = 0; simulator->faults_due > 0 && i < SIMULATOR_FAULTS_MAX; i++) {
 		struct simulator_fault *fault = &simulator->faults[i];
 		bool any = counts_as_any && fault->function == simulator->any;
 
 		if (fault->n == 0 || (!any && fault->function != function))
 			continue;
 		if (--fault->n == 0) {
+			simulator->faults_due--;
 			result = fault->result;
 			*sticky_p = fault->sticky;
 		}

@@ -29,6 +29,7 @@ struct simulator {
 	const char *variable; /* names in the environment do, behind it an underscore */
 	int any;              /* as a fault's function: all of them */
 	struct simulator_fault faults[SIMULATOR_FAULTS_MAX];
+	size_t faults_due;    /* how many have n above 0: mostly none, and each call asks */
 	uint64_t random_state; /* 0: the next number is the seed's first */
 	_Atomic int violations;
 };
