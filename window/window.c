@@ -144,7 +144,7 @@ inspect_part(struct batoni_collective *c, struct baton_window *window)
 	window->location = (uint8_t)location;
 }
 
-/* A part that lies half in a block of ours would outlive it: baton_mem_free could not tell. */
+/* A part that lies half in a block of baton_mem_alloc would outlive it: baton_mem_free could not tell. */
 static void
 check_blocks(struct batoni_collective *c, const void *base, size_t bytes)
 {

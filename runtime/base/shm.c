@@ -170,7 +170,7 @@ extend(int fd, size_t bytes, bool sparse)
 	return failed;
 }
 
-/* The length stays.  F_SEAL_SEAL: nobody can forbid others to map it for writing
+/* The length stays.  F_SEAL_SEAL: no process can forbid others to map it for writing
  * (F_SEAL_FUTURE_WRITE).  -1: errno is set. */
 static int
 seal(int fd)
@@ -326,7 +326,7 @@ batoni_shm_name(const struct batoni_shm *shm, struct batoni_shm_name *name_p)
 	name_p->inode = file.st_ino;
 }
 
-/* Can nobody make it shorter?  Files that know no seals cannot tell. */
+/* Is it sealed against becoming shorter?  False for a file that knows no seals. */
 static bool
 is_sealed(int fd)
 {

@@ -3,7 +3,7 @@
  * Per-thread state, the check whether a thread may call Baton, and jobs.
  *
  * A job is a call of another library that may block for as long as something else stands (a stream
- * that waits, a lane of NCCL's), and for which nobody can wait without a limit.  A thread of its own
+ * that waits, a lane of NCCL's), and for which no thread can wait without a limit.  A thread of its own
  * makes it, and the caller waits for the job's end until a deadline.  Ownership of the record
  * that the job is embedded in, and of what the call leaves behind:
  *

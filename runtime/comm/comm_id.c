@@ -20,7 +20,7 @@
  * If a rank times out or gives different options, the meeting fails on all ranks.  It also fails where a
  * rank's options are refused: a rank of another process still sends its join request, and tells the
  * others; one of this process ends the meeting, or spends the id where there is no meeting yet, so that
- * nobody waits for it.  The last rank to leave
+ * no rank waits for it.  The last rank to leave the meeting
  * frees it.  The ids of the last SPENT_MAX meetings are kept as tombstones, so that a late
  * rank is refused at once.
  *

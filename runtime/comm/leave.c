@@ -281,7 +281,7 @@ struct leaving {
 	struct baton_comm *comm;
 	uint64_t begun_ns, limit_ns;
 	struct batoni_roll_call roll;
-	bool gone; /* nobody reaches it any more */
+	bool gone; /* no other thread reaches it any more */
 };
 
 /* From when on a broken communicator's device is waited for: the destroy's begin, or the break. */

@@ -260,7 +260,7 @@ struct batoni_mark_ops {
 	                  struct batoni_mark *mark);
 };
 
-/* Streams wait for each other by events of the device, without a word of ours. */
+/* Streams wait for each other by events of the device, without a word of the engine. */
 struct batoni_event_ops {
 	/* From now on what is put on `stream` runs only behind what is on `other` now.  For
 	 * paths that have streams of their own beside those of the program.  Caller: the

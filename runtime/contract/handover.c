@@ -303,7 +303,7 @@ static void
 close_giver(void)
 {
 	const uint64_t one = 1;
-	/* An eventfd that nobody has written takes 1. */
+	/* An eventfd that was never written takes 1. */
 	ssize_t written = write(giver.stop, &one, sizeof(one));
 
 	assert(written == (ssize_t)sizeof(one));

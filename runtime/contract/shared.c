@@ -17,8 +17,8 @@
  * A mapping whose copies may never end (a device that is not well, when its communicator is
  * destroyed) is *abandoned*: it stays mapped, and nothing new uses it, since the device may be reset.
  *
- * Offerings of messages outlast the call that needs them, and perhaps their memory.  They are in a list, so
- * that who frees memory finds them (batoni_offerings_withdraw): a descriptor that is still open
+ * Offerings of messages outlast the call that needs them, and perhaps their memory.  They are in a list, where
+ * a thread that frees the memory finds them (batoni_offerings_withdraw): a descriptor that is still open
  * would keep it.
  *
  * Locks: `lock` guards the list and the mappings' states and counts; `offerings_lock` the other list,

@@ -71,7 +71,7 @@ struct batoni_side_ops {
 	enum baton_status (*admit)(struct batoni_rendezvous *rendezvous, bool here[], int *n_p,
 	                           char why[BATONI_SIDE_WHY_BYTES]);
 	/* All ranks have come.  links[rank] is made for ranks of this process, whose fd is 0 in
-	 * the array; the others get the word to go on.  OK; NOMEM, SYSTEM: nobody was told.  The
+	 * the array; the others get the word to go on.  OK; NOMEM, SYSTEM: no rank was told.  The
 	 * thread that attends. */
 	enum baton_status (*link_all)(struct batoni_rendezvous *rendezvous, int home,
 	                              struct batoni_side_link links[]);

@@ -45,7 +45,7 @@ struct batoni_settling_ops {
 	void (*settle)(struct batoni_transport *transport);
 };
 
-/* Messages may be left that nobody has received. */
+/* For transports where messages may be left that no receive has met. */
 struct batoni_clearing_ops {
 	/* All ranks have left, and nothing of this rank is in flight: receive and discard
 	 * what was sent over this communicator and not received, so that no other

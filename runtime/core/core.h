@@ -155,8 +155,8 @@ struct baton_comm {
 	struct batoni_handle handle; /* last, so that it shifts no cache line above */
 };
 
-/* The operation that the driver is about to finish (baton_finish).  If it ends in OK and nobody else has changed
- * its word, its handle goes with its end: by one change of the word in place of two. */
+/* The operation that the driver is about to finish (baton_finish).  If it ends in OK and no other thread has changed
+ * its word, its end releases its handle too: by one change of the word in place of two. */
 struct batoni_finishing {
 	struct batoni_op *op; /* NULL: there is none, or it has ended so */
 	uint64_t word;        /* as the driver has seen it */

@@ -326,7 +326,7 @@ batoni_op_place(struct batoni_op *op)
 		batoni_kind_of(op)->place(op);
 		return;
 	}
-	/* Its path has put the operation on its stream.  No item of ours is there, unless its group
+	/* Its path has put the operation on its stream.  No item of the engine is there, unless its group
 	 * has one. */
 	if (unlikely(op->flags & BATONI_FLAG_STREAM_ISSUED) && !op->group_of)
 		op->flags |= BATONI_FLAG_REACHED;

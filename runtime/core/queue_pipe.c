@@ -20,7 +20,7 @@
  *   armed -> not armed      answer: a ringer has taken the bit, and the program is awake
  *                           disarm: the queue was written its eventfd, or is to be woken by it
  *
- * A bit that a ringer has taken is a byte that has come, or is to come.  All others who take the bit are here,
+ * A bit that a ringer has taken is a byte that has come, or is to come.  All other functions that take the bit are here,
  * under the lock, so `owed` knows how many bytes were not taken out yet.  A byte that comes late (its
  * ringer was held up between the two) wakes the program once for nothing, and its poll takes the byte: the
  * descriptor does not stay readable.  So the wake-ups for nothing are no more than the armings.  (If a process
@@ -28,8 +28,8 @@
  * call more.  The program then sleeps until the engine's thread polls, as it does while the ringer is stopped
  * between the two: for a second at most (SLEEP_LISTENING_NS of forecast.c), the same as where
  * it is killed or stopped between publishing and ringing.  What others publish meanwhile rings that thread.
- * Without an engine's thread the timer wakes the program, or, with BATON_PROGRESS_CALLS, the ringer that goes on
- * and nobody else.)
+ * Without an engine's thread the timer wakes the program; with BATON_PROGRESS_CALLS only the ringer does, when it goes
+ * on.)
  *
  * No wake-up is lost.  The program arms, then sleeps:
  *
@@ -38,10 +38,10 @@
  *     A3  disarm if there is something for the queue, and do not sleep; or sleep in epoll
  *
  * Let a message be published that A2 does not see.  A1 is S0 of the proof in ring.h, so its sender loads
- * `listening` (W7) behind A1.  (a) It finds the bit, and is the one who takes it: its byte comes, behind
+ * `listening` (W7) behind A1.  (a) It finds the bit, and is the thread that takes it: its byte comes, behind
  * A1.  (b) It does not find the bit, or another one takes it first.  The bit was set by A1, and only a ringer
  * takes it while the program sleeps (or a disarm: then the eventfd was written).  That ringer's byte comes,
- * behind A1.  In both cases a byte comes behind A1, and nobody takes bytes out before A3 but a poll of
+ * behind A1.  In both cases a byte comes behind A1, and nothing takes bytes out before A3 but a poll of
  * this queue, whose thread is awake, and has to arm before it sleeps.  (c) A byte that was owed at A1 may come
  * behind it: one more wake-up.  A1 takes bytes before it sets the bit, so it never takes that of its own
  * arming.

@@ -10,8 +10,8 @@ struct batoni_watcher {
 	int epoll; /* an epoll instance, which the program sleeps on */
 };
 
-/* The queue is armed: from now on whoever rings the bell wakes its program, once.  What came before may wake
- * nobody: the caller makes a pass behind this, and calls disarm if it has found something.  False: another
+/* The queue is armed: from now on a thread that rings the bell wakes its program, once.  What came before may
+ * not wake it: the caller makes a pass after this, and calls disarm if it has found something.  False: another
  * queue has the pipe, or there is none. */
 bool batoni_pipe_arm(struct batoni_watcher *watcher);
 /* The queue is not armed any more, or need not be woken by the pipe.  Does nothing for a queue

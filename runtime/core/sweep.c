@@ -222,7 +222,7 @@ end_stream_issued(struct baton_comm *comm)
 	}
 }
 
-/* An enqueue that runs may wait for room on a stream that waits for a word of ours.  So
+/* An enqueue that runs may wait for room on a stream that waits for a word of the engine.  So
  * the words are released first, and paths are aborted when it has returned.  It sets
  * `enqueuing`, then loads `status`; this thread has set `status`, then loads `enqueuing`.
  * One that does not return within the grace period of a sick device is not waited for: what

@@ -2,10 +2,10 @@
 /*
  * What has come and has met no receive (struct batoni_unmatched_ops).
  *
- * A probe names the tag: bodies, grants and hellos are on tags of the same communicator, and are nobody's but
- * body.c's and the one-sided layer's.  For a receive of any tag messages are taken out of MPI's queue, until one is
- * there that it may take; what comes out with it is kept (kept.c).  What a receive at MPI has matched no probe
- * sees.  Nothing else receives on the tag between a probe and the receive that follows it, since the driver alone calls
+ * A probe names the tag: bodies, grants and hellos are on tags of the same communicator, and only body.c and the
+ * one-sided layer receive them.  For a receive of any tag messages are taken out of MPI's queue, until one comes
+ * that it may take; those that come before it are kept (kept.c).  A probe does not see a message that a receive at MPI
+ * has matched.  Nothing else receives on the tag between a probe and the receive that follows it, since the driver alone calls
  * MPI with this communicator; so a message that was seen is the receive's.  First parts are never
  * cancelled at the sender.
  *

@@ -20,7 +20,7 @@
  * order, which may be another one on the peer, and so a circle.  Then each lane's go on the
  * lane's own stream, behind all streams of the group, and these go on behind all of its
  * lanes.  Detached operations do the same, except that no stream of the program waits.  All
- * of that is by event edges of the device (`follow`), not by words of ours, and needs no
+ * of that is by event edges of the device (`follow`), not by words of the engine, and needs no
  * poll of the engine.
  *
  * Default streams.  NCCL launches each group of a non-blocking communicator on a thread of its

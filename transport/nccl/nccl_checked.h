@@ -104,7 +104,7 @@ struct batoni_nccl_peer {
 	struct batoni_list_node fetches;
 	struct batoni_nccl_header headers[BATONI_NCCL_AHEAD]; /* in their order */
 	unsigned headers_n;
-	unsigned told; /* headers of ours that it has not answered */
+	unsigned told; /* headers of this rank that the peer has not answered */
 };
 
 enum batoni_nccl_op_state {
@@ -296,7 +296,7 @@ bool batoni_nccl_unsay(struct batoni_nccl_checked *checked, int peer,
 void batoni_nccl_send_all(struct batoni_nccl_checked *checked);
 /* Poll the lower transport, and receive what has come.  Returns the events. */
 size_t batoni_nccl_hear(struct batoni_nccl_checked *checked);
-/* Nothing more will be said.  True: the lower transport has nothing of ours. */
+/* Nothing more will be sent.  True: the lower transport has nothing of this one any more. */
 bool batoni_nccl_wires_end(struct batoni_nccl_checked *checked);
 /* For the lower transport: the part has ended. */
 void batoni_nccl_part_done(struct batoni_nccl_checked *checked,

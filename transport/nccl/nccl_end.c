@@ -5,7 +5,7 @@
  * With all ranks: when all have said that they leave, each finalizes its communicators,
  * without blocking, and asks until NCCL says that all ranks have.  Then destroying them
  * waits for no rank.  But it frees memory of the device, for which CUDA waits until all
- * streams of the device are idle, and one of them may wait for a word of ours, or for a message
+ * streams of the device are idle, and one of them may wait for a word of the engine, or for a message
  * of another communicator.  So the driver does not make that call either: a job (thread.h) does,
  * the ender, and without the lock of the device.  NCCL takes one thread at a time for a
  * communicator; that several threads may not call it for one device is for the sake of what they

@@ -297,10 +297,10 @@ lower_broken(struct batoni_upcalls *upcalls, enum baton_status fatal, const char
 		           text);
 }
 
-/* NCCL goes on without it, unless the hosts need it, for checked mode, for messages that go there, or for
- * lists, once there was one, or the process exits, whose peers have to hear of it; leaving together is not
- * possible any more.  `ours` is set before the creation returns, and a program may not finalise the library
- * while a thread of its own is in the creation: without it there is nobody to tell, and the creation's next
+/* NCCL goes on without the lower transport, unless the hosts need that: for checked mode, for messages that go there,
+ * for lists, once there was one, or because the process exits, of which its peers have to be told.  Leaving together is
+ * not possible any more.  `ours` is set before the creation returns, and a program may not finalise the library
+ * while a thread of its own is in the creation: without it there is no engine to tell, and the creation's next
  * call of the lower transport fails. */
 static void
 lower_lost(struct batoni_upcalls *upcalls, bool exits, const char *why)

@@ -23,7 +23,7 @@ struct batoni_nccl;
 struct batoni_nccl_checked;
 struct batoni_nccl_puts; /* nccl_windows.h */
 
-/* One of NCCL's communicators, with a stream of ours.  Guarded by the lock of the device,
+/* One of NCCL's communicators, with an internal stream.  Guarded by the lock of the device,
  * but for `used`, which the order lock guards. */
 struct batoni_nccl_lane {
 	ncclComm_t comm;     /* NULL: none, or gone */
@@ -287,7 +287,7 @@ enum baton_status batoni_nccl_try_enter(struct batoni_nccl *nccl,
 void batoni_nccl_leave(struct batoni_nccl *nccl,
                        const struct batoni_memory_guard *guard);
 /* Make the device this thread's and call, without the lock: for calls of NCCL that free, during
- * which CUDA may wait for all streams of the device.  Nobody else may use the communicators that
+ * which CUDA may wait for all streams of the device.  No other thread may use the communicators that
  * they free.  False: it was not called, since the device has failed. */
 bool batoni_nccl_do_apart(struct batoni_nccl *nccl,
                           void (*fn)(struct batoni_nccl *));
@@ -409,7 +409,7 @@ void batoni_nccl_checked_done(struct batoni_nccl *nccl,
                               enum baton_status status);
 /* This rank leaves: take what the others say, and let go of what they have abandoned. */
 void batoni_nccl_checked_poll(struct batoni_nccl *nccl);
-/* All ranks leave.  PENDING until the lower transport has nothing of ours, then OK. */
+/* All ranks leave.  PENDING until the lower transport has nothing of this one any more, then OK. */
 enum baton_status batoni_nccl_checked_leave(struct batoni_nccl *nccl);
 /* The ends of kernels are not asked for any more. */
 void batoni_nccl_checked_drop_marks(struct batoni_nccl *nccl);

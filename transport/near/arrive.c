@@ -406,7 +406,7 @@ batoni_near_drain(struct batoni_pairs *near, int peer, size_t most)
 		found = batoni_ring_peek(&from->in, &head);
 		if (found != BATONI_RING_HERE)
 			break;
-		/* Without memory for it the engine may not sleep: nobody would tell when there is. */
+		/* Without memory for it the engine must not sleep: nothing tells when there is memory again. */
 		if (!arrive(near, peer, &head)) {
 			batoni_near_call_later(near, peer);
 			return n + 1;

@@ -15,7 +15,7 @@
  * chunks.  An address that cannot be read so (memory of a driver, mapped specially) makes its
  * message come by chunks.  After the last read of a message the process's descriptor is asked: if
  * it has ended, another one may have had its number, and what was read does not count.  (What
- * was copied from a mapping of its memory does: nobody else writes there.)
+ * was copied from a mapping of its memory does: no other process writes there.)
  *
  * A scrapped receive is copied no further, and its chunks are dropped.
  */

@@ -8,9 +8,9 @@
  * nothing may end, near's next test does that; the engine makes one before it ends what is pending
  * (batoni_take_in).
  *
- * Close.  What this rank has announced and nobody has copied is given up by its state, so that no
- * receiver ends in OK with bytes of memory that is somebody else's by then; and after an abort the
- * rank says in its segment that it is away.  The segment itself stays mapped by the others, as long
+ * Close.  The states of messages that this rank has announced and no peer has copied become TAKEN or REVOKED, so that no
+ * receive ends in OK with bytes of memory that is used otherwise by then; and after an abort the
+ * rank writes into its segment that it is away.  The segment itself stays mapped by the others, as long
  * as they live.
  */
 #include "near.h"

@@ -35,7 +35,7 @@
 enum { CUDA_COPIES_IN, CUDA_COPIES_OUT, CUDA_COPIES_OTHER, CUDA_COPY_STREAMS };
 
 #define CUDA_LINE_WORDS 8u     /* words of a cache line */
-#define CUDA_STREAMS_MAX 1024u /* how many streams can have work of ours at a time */
+#define CUDA_STREAMS_MAX 1024u /* how many streams can have items of Baton at a time */
 /* How often a driver call is tried where no call of the program can report its failure.  Only a sick
  * device fails each time. */
 #define CUDA_TRIES 3u

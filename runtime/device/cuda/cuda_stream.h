@@ -139,7 +139,7 @@ void batoni_cuda_crowd(struct batoni_device *device, struct batoni_crowd *crowd_
 /* So many of the entries that there are by default, as CUDA_SCALE_LAUNCH_QUEUES has it.  Any thread,
  * behind the first open. */
 uint32_t batoni_cuda_scaled(uint32_t entries);
-/* So many entries of ours a stream takes (cuda_room.c). */
+/* How many entries of Baton a stream takes (cuda_room.c). */
 uint32_t batoni_cuda_entries(void);
 void batoni_cuda_foreign_streams(struct batoni_device *device, int more);
 /* A word has grown: wake the host functions that wait for one, on any GPU. */

@@ -145,7 +145,7 @@ variable(const char *name)
 	return value ? value : "";
 }
 
-/* A job of one process needs nobody else.  One of RANK and WORLD_SIZE alone may be some other
+/* A job of one process needs no other.  One of RANK and WORLD_SIZE alone may be some other
  * program's; with a variable of Baton's own for the purpose it is a mistake, which `create`
  * tells. */
 static bool

@@ -7,7 +7,7 @@
  * of frames.  A frame's bytes are copied, or belong to the queuer until `written`, which is
  * called once for each frame that has a tag, also when the link ends.
  *
- * A link that fails keeps its first error; nothing is read or written after it.  Who owns it
+ * A link that fails keeps its first error; nothing is read or written after it.  Its owner
  * closes it.  One thread at a time.
  */
 #include <errno.h>

@@ -21,8 +21,8 @@
  *
  * A receive that is RETRACTING may be scrapped: DATA that comes is dropped.
  *
- * When all ranks have left, nothing comes any more, and nobody may be there to answer: what is
- * taken back then is over at once.
+ * When all ranks have left, nothing comes any more, and perhaps no peer is there to answer: what is
+ * taken back then ends at once.
  */
 #include <assert.h>
 #include <string.h>

@@ -12,8 +12,8 @@
  * What an applicant sends before it has proved itself has no effect on others:
  *   - it is read in exactly the bytes of the header that is expected, and in no others;
  *   - it has APPLICANT_NS to prove itself;
- *   - there are at most APPLICANTS_MAX; the next one replaces the oldest, whose program tries
- *     again if it is one of ours.
+ *   - there are at most APPLICANTS_MAX; the next one replaces the oldest, which tries
+ *     again if it is a process of Baton.
  * When an applicant that was admitted has gone, the creation fails on all ranks.
  *
  * Memory: a rendezvous of `size` descriptors.  Nothing grows.
@@ -418,7 +418,7 @@ gather(struct batoni_rendezvous *rendezvous, uint64_t *until_ns)
 		if (applicant->limit_ns < *until_ns)
 			*until_ns = applicant->limit_ns;
 	}
-	/* Nobody says anything before it was told to go on. */
+	/* No admitted process sends anything before it was told to go on. */
 	for (int rank = 0; rank < rendezvous->size; rank++) {
 		if (rendezvous->admitted[rank] >= 0)
 			add_poll(rendezvous, &n, rendezvous->admitted[rank], POLLIN,

@@ -35,14 +35,14 @@
  * which nothing else is taken.  So there is no lock order to keep.
  *
  * Bounds.  The length of a frame is bounded, by its kind (PART_MAX, MESSAGE_MAX).  A rank posts its
- * receives at the sender (READY), which sends a message only to one that is posted; so nobody
- * keeps messages that were not asked for.  A receive from any rank is posted at all; what comes
+ * receives at the sender (READY), which sends a message only to one that is posted; so no rank
+ * keeps messages that it has not asked for.  A receive from any rank is posted at all; what comes
  * beside the first message is kept, one of each rank.  A rank keeps at most `slots` READYs of
  * each peer.
  * The hub stops to read from a rank while more than RELAY_MAX bytes that came from it are not
  * written.
  *
- * The secret proves who connects.  What follows is neither encrypted nor signed: as with NCCL's
+ * The secret proves that the process that connects is of the job.  What follows is neither encrypted nor signed: as with NCCL's
  * and MPI's own traffic, the network has to be one that can be trusted.
  */
 #ifndef BATONI_TCP_H
@@ -74,7 +74,7 @@ bool batoni_tcp_same(const unsigned char *a, const unsigned char *b, size_t byte
 #define BATONI_TCP_VERDICT_BYTES 256
 #define BATONI_TCP_HEAD_BYTES 48
 
-/* Who connects says first: */
+/* What the process that connects sends first. */
 struct batoni_tcp_hello {
 	uint32_t version, rank, size;
 	unsigned char nonce[BATONI_SIDE_NONCE_BYTES];
@@ -124,7 +124,7 @@ bool batoni_tcp_verdict_decode(
 	const unsigned char bytes[BATONI_TCP_VERDICT_BYTES],
 	struct batoni_tcp_verdict *verdict);
 
-/* What both sides prove: the listener with 'L', who connects with 'C'. */
+/* What both sides prove: the listener with 'L', the process that connects with 'C'. */
 void batoni_tcp_prove(const struct batoni_side_key *key, char side,
                       const struct batoni_tcp_hello *hello,
                       const unsigned char challenge[16],
