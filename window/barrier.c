@@ -308,7 +308,7 @@ exchange_messages(struct batoni_rma *rma)
 
 /* Begin the first barrier, or continue it.  PENDING, or the status in which it ends. */
 static enum baton_status
-go_on(struct batoni_rma *rma)
+go_on_with_rounds(struct batoni_rma *rma)
 {
 	const struct batoni_barriers *barriers = rma->barriers;
 
@@ -379,7 +379,7 @@ batoni_barrier_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 
 	pending->barrier.armed = true;
 	if (first_of(rma->barriers) == pending)
-		status = go_on(rma);
+		status = go_on_with_rounds(rma);
 	else if (status == BATON_OK)
 		status = BATON_PENDING;
 	if (status == BATON_PENDING)
@@ -445,7 +445,7 @@ batoni_barriers_test(struct batoni_rma *rma)
 	rma->base.path.load.moving -= barriers->due;
 	barriers->due = false;
 	while ((first = first_of(barriers)) && first->barrier.armed) {
-		status = go_on(rma);
+		status = go_on_with_rounds(rma);
 		if (status == BATON_PENDING)
 			break;
 		end_first(rma, first, status);

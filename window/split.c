@@ -315,7 +315,7 @@ watch(struct batoni_creation *creation)
 }
 
 static void
-keep(struct making *making)
+keep_making(struct making *making)
 {
 	batoni_mem_keep(1);
 	making->s = NULL;
@@ -358,7 +358,7 @@ derive(struct split *s, struct baton_comm **comm_p)
 	if (creation->bootstrap.stands)
 		break_parent(s, status);
 	if (creation->bootstrap.keeps) {
-		keep(s->making);
+		keep_making(s->making);
 		s->making = NULL;
 	}
 	return status;

@@ -243,7 +243,7 @@ finish_any(struct batoni_rma *rma, struct batoni_pending *pending)
 
 /* The wait is over: its units are used up. */
 static void
-finish(struct batoni_rma *rma, struct batoni_pending *pending)
+finish_wait(struct batoni_rma *rma, struct batoni_pending *pending)
 {
 	uint32_t first = pending->wait.nodes;
 
@@ -455,7 +455,7 @@ batoni_wait_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 
 	pending->transfer = transfer;
 	if (is_over(rma, pending)) {
-		finish(rma, pending);
+		finish_wait(rma, pending);
 		return BATON_OK;
 	}
 	batoni_list_append(&rma->waits, &pending->link);
@@ -520,7 +520,7 @@ batoni_wait_take_back(struct batoni_rma *rma, struct batoni_transfer *transfer)
 
 	unlink_issued(rma, pending);
 	if (is_over(rma, pending)) {
-		finish(rma, pending);
+		finish_wait(rma, pending);
 		return BATON_OK;
 	}
 	batoni_wait_unplace(rma, transfer);
@@ -553,7 +553,7 @@ batoni_waits_test(struct batoni_rma *rma)
 		}
 		unlink_issued(rma, pending);
 		if (seen == MET)
-			finish(rma, pending);
+			finish_wait(rma, pending);
 		else
 			batoni_wait_unplace(rma, transfer);
 		rma->comm->upcalls.done(&rma->comm->upcalls, transfer,

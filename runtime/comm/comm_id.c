@@ -499,9 +499,9 @@ call_off(const struct token *token, enum baton_status refused, const char *why)
 
 /* Under meetings_lock, which is given up on the way. */
 static enum baton_status
-meet(int size, int rank, const struct token *token,
-     const struct batoni_comm_setup *setup, enum baton_transport asked,
-     struct baton_comm **comm_p)
+meet_by_id(int size, int rank, const struct token *token,
+           const struct batoni_comm_setup *setup, enum baton_transport asked,
+           struct baton_comm **comm_p)
 {
 	struct meeting *meeting = meeting_find_locked(token);
 	enum baton_status status;
@@ -590,7 +590,7 @@ create_by_token(int size, int rank, const struct token *token,
 		return status;
 	}
 	pthread_mutex_lock(&meetings_lock);
-	status = meet(size, rank, token, &setup, asked, comm_p);
+	status = meet_by_id(size, rank, token, &setup, asked, comm_p);
 	pthread_mutex_unlock(&meetings_lock);
 	return status;
 }

@@ -81,8 +81,8 @@ has_failed_alike(const struct batoni_creation *creation,
 
 /* The sentence for a rank that has failed: here, or on another rank. */
 static enum baton_status
-refuse(const struct batoni_creation *creation, int rank,
-       const struct batoni_outcome *outcome)
+refuse_failed_rank(const struct batoni_creation *creation, int rank,
+                   const struct batoni_outcome *outcome)
 {
 	enum baton_status status = batoni_error_told(outcome->status);
 	const int most = (int)sizeof(outcome->why) - 1;
@@ -110,14 +110,14 @@ find_failed(struct batoni_creation *creation, const void *all, size_t stride)
 		if (outcome->status == BATON_OK)
 			continue;
 		creation->ours = rank == creation->bootstrap.rank;
-		return refuse(creation, rank, outcome);
+		return refuse_failed_rank(creation, rank, outcome);
 	}
 	return BATON_OK;
 }
 
 /* It is over, with an error and a sentence. */
 static enum baton_status
-give_up(struct batoni_creation *creation, enum baton_status status)
+give_up_creation(struct batoni_creation *creation, enum baton_status status)
 {
 	struct batoni_bootstrap *bootstrap = &creation->bootstrap;
 
@@ -317,7 +317,7 @@ join_traces(struct batoni_comm_setup *setup, const struct batoni_proposal offers
 
 /* The bootstrap is joined: what this rank brings. */
 static void
-begin(struct batoni_creation *creation)
+begin_setups(struct batoni_creation *creation)
 {
 	const struct batoni_bootstrap *bootstrap = &creation->bootstrap;
 	struct batoni_comm_setup *setup = &creation->setup;
@@ -403,7 +403,7 @@ start_communicator(struct batoni_creation *creation, struct batoni_transport *tr
 
 /* The transport over the bootstrap is open. */
 static enum baton_status
-go_on(struct batoni_creation *creation)
+start_or_open_native(struct batoni_creation *creation)
 {
 	if (!batoni_setup_is_native(&creation->setup)) {
 		start_communicator(creation, creation->opening.transport);
@@ -424,7 +424,7 @@ open_further(struct batoni_creation *creation, const struct batoni_cards *cards)
 	enum baton_status status = creation->ops->step(opening, cards);
 
 	if (status == BATON_OK)
-		return go_on(creation);
+		return start_or_open_native(creation);
 	opening->round++;
 	if (status != BATON_PENDING)
 		note_failure(creation, status);
@@ -473,14 +473,14 @@ step_setups(struct batoni_creation *creation)
 	const void *all;
 
 	if (!creation->ops)
-		begin(creation);
+		begin_setups(creation);
 	status = exchange(creation, sizeof(creation->mine.offer), &all);
 	if (status == BATON_PENDING)
 		return status;
 	if (status == BATON_OK)
 		status = judge_setups(creation, all);
 	if (status != BATON_OK)
-		return give_up(creation, status);
+		return give_up_creation(creation, status);
 	if (creation->setup.traced && creation->setup.size > 1)
 		creation->state = BATONI_CREATION_MEETS;
 	else
@@ -499,7 +499,7 @@ step_meets(struct batoni_creation *creation)
 	if (status == BATON_PENDING)
 		return status;
 	if (status != BATON_OK)
-		return give_up(creation, status);
+		return give_up_creation(creation, status);
 	if (++creation->meetings == MEETINGS)
 		prepare(creation);
 	return BATON_PENDING;
@@ -518,7 +518,7 @@ step_opens(struct batoni_creation *creation)
 	if (status == BATON_OK)
 		status = find_failed(creation, all, cards.stride);
 	if (status != BATON_OK)
-		return give_up(creation, status);
+		return give_up_creation(creation, status);
 	cards.first = (const unsigned char *)all +
 	              offsetof(struct batoni_report, card);
 	return open_further(creation, &cards);
@@ -540,7 +540,7 @@ step_native(struct batoni_creation *creation)
 	creation->ours = true;
 	if (status == BATON_ERR_PEER)
 		status = say_broken(creation, status);
-	return give_up(creation, status);
+	return give_up_creation(creation, status);
 }
 
 enum baton_status

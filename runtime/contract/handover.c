@@ -161,7 +161,7 @@ read_control(struct msghdr *message, struct arrival *arrival)
 /* Receive one datagram.  False: nothing has come (errno is EAGAIN), or it is none.  A descriptor
  * is the caller's in either case. */
 static bool
-receive(int socket_fd, struct datagram *datagram, struct arrival *arrival)
+receive_datagram(int socket_fd, struct datagram *datagram, struct arrival *arrival)
 {
 	struct iovec body = {datagram, sizeof(*datagram)};
 	union control control;
@@ -241,7 +241,7 @@ send_locked(const struct batoni_handover *handover, const struct datagram *asks,
 }
 
 static void
-answer(const struct datagram *asks, struct arrival *to)
+answer_request(const struct datagram *asks, struct arrival *to)
 {
 	pthread_mutex_lock(&lock);
 	send_locked(find_locked(asks), asks, to);
@@ -263,9 +263,9 @@ giver_main(void *argument)
 			return NULL;
 		if (polls[0].revents)
 			return NULL;
-		if (receive(giver.socket, &datagram, &asks) &&
+		if (receive_datagram(giver.socket, &datagram, &asks) &&
 		    asks.sender.pid != 0 && asks.sender.uid == geteuid())
-			answer(&datagram, &asks);
+			answer_request(&datagram, &asks);
 		if (asks.fd >= 0)
 			close(asks.fd);
 	}
@@ -469,7 +469,7 @@ take_answer(const struct batoni_handover_name *name, int socket_fd, int *fd_p)
 {
 	struct arrival arrival;
 	struct datagram datagram;
-	bool is_answer = receive(socket_fd, &datagram, &arrival) &&
+	bool is_answer = receive_datagram(socket_fd, &datagram, &arrival) &&
 	                 is_secret(&datagram, name->secret) &&
 	                 arrival.sender.pid == name->pid;
 

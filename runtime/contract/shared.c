@@ -246,7 +246,7 @@ hold(struct batoni_mapping *fresh, uint64_t until_ns)
 }
 
 static void
-drop(struct batoni_mapping *mapping)
+drop_mapping(struct batoni_mapping *mapping)
 {
 	pthread_mutex_lock(&lock);
 	batoni_list_remove(&mapping->link);
@@ -317,7 +317,7 @@ batoni_mapping_take(struct batoni_device *device,
 	} else {
 		status = map(mapping, device, offer, pidfd, until_ns);
 		if (status != BATON_OK) {
-			drop(mapping);
+			drop_mapping(mapping);
 			return status;
 		}
 		pthread_mutex_lock(&lock);
@@ -346,7 +346,7 @@ batoni_mapping_give(struct batoni_device *device, struct batoni_mapping *mapping
 		return;
 	mapping->memory->sharing->unmap(device, &mapping->name, mapping->base,
 	                                mapping->bytes);
-	drop(mapping);
+	drop_mapping(mapping);
 }
 
 void

@@ -329,7 +329,7 @@ issue_ready(void)
 /* The operation was taken from the finish list.  Before a point, stream-issued operations have
  * passed their marks: a thread that sees the point ended finds that ended too. */
 static void
-finish(struct batoni_op *op)
+finish_removed(struct batoni_op *op)
 {
 	const struct batoni_kind *kind = batoni_kind_of(op);
 
@@ -378,7 +378,7 @@ batoni_end_and_issue(void)
 			if (!e->finish)
 				e->finish_tail = &e->finish;
 			batoni_op_list_out(op, BATONI_IN_FINISH);
-			finish(op);
+			finish_removed(op);
 			events++;
 		}
 		if (e->ready)

@@ -75,7 +75,7 @@ line_for(const struct batoni_op *op, enum batoni_line most)
 }
 
 static inline void
-enter(struct batoni_op *op, enum batoni_line line)
+enter_own_line(struct batoni_op *op, enum batoni_line line)
 {
 	op->transfer.turn = (op->transfer.turn & ~UINT64_C(3)) | line;
 }
@@ -265,7 +265,7 @@ look_again(const struct batoni_fifo *left)
 
 /* It is not what the line is for, and nothing that it has to wait for is before it there. */
 static void
-go_on(struct batoni_fifo *from, struct batoni_op *op)
+go_on_in_line(struct batoni_fifo *from, struct batoni_op *op)
 {
 	struct batoni_fifo_table *table = &op->comm->fifos;
 	struct batoni_fifo *to = NULL;
@@ -281,7 +281,7 @@ go_on(struct batoni_fifo *from, struct batoni_op *op)
 		remove_from_line(op);
 		to = batoni_fifo_append(table, op);
 	} else {
-		enter(op, line);
+		enter_own_line(op, line);
 		to = batoni_fifo_insert(table, op);
 	}
 	/* At the head of a line it may be issued. */
@@ -370,7 +370,7 @@ batoni_line_advance(struct batoni_fifo *line)
 
 	while ((op = line->head)) {
 		if (!is_open(line, op))
-			go_on(line, batoni_fifo_pop(line));
+			go_on_in_line(line, batoni_fifo_pop(line));
 		else if (op->state != BATONI_ARMED || !issue_head(line))
 			break;
 		events++;

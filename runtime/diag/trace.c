@@ -193,7 +193,7 @@ begin_later(struct batoni_traced *traced, bool direct, uint64_t now, const void 
 
 /* Begin any other operation. */
 static __attribute__((noinline)) void
-begin(const struct batoni_op *op, bool direct, uint64_t now, const void *site)
+begin_traced(const struct batoni_op *op, bool direct, uint64_t now, const void *site)
 {
 	struct batoni_trace *trace = op->comm->trace;
 	struct batoni_traced *traced = batoni_traced_of(op);
@@ -214,7 +214,7 @@ static __attribute__((noinline)) void
 begin_now(const struct batoni_op *op, bool direct, const void *site)
 {
 	if (!(op->flags & BATONI_FLAG_LOCAL))
-		begin(op, direct, batoni_ticks(), site);
+		begin_traced(op, direct, batoni_ticks(), site);
 }
 
 static void
@@ -234,7 +234,7 @@ begun(void *context, const struct batoni_op *op, unsigned state, const void *sit
 		begin_later(batoni_traced_of(op), true, now, site);
 	else if (unlikely(!begin_plainly(op->comm->trace, op, batoni_traced_of(op),
 	                                 now, site)))
-		begin(op, true, now, site);
+		begin_traced(op, true, now, site);
 }
 
 /* ---- the end ---- */
@@ -439,8 +439,8 @@ moved(void *context, const struct batoni_op *op, unsigned state)
 
 /* The call has issued the operation, which goes on. */
 static __attribute__((noinline)) void
-keep(struct batoni_trace *trace, const struct batoni_op *op,
-     struct batoni_traced *traced)
+place_direct(struct batoni_trace *trace, const struct batoni_op *op,
+             struct batoni_traced *traced)
 {
 	struct baton_trace_operation *slot;
 	const bool placed = traced->placed;
@@ -464,7 +464,7 @@ handed(struct batoni_trace *trace, const struct batoni_op *op)
 	if (op->state == BATONI_NEW)
 		batoni_trace_stage(trace, op, traced);
 	else
-		keep(trace, op, traced);
+		place_direct(trace, op, traced);
 }
 
 static void

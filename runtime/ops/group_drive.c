@@ -63,7 +63,7 @@ arm(struct batoni_op *group)
 }
 
 static void
-finish(struct batoni_op *group)
+finish_group(struct batoni_op *group)
 {
 	struct batoni_op *op, *next;
 
@@ -237,7 +237,7 @@ const struct batoni_kind batoni_kind_group = {
 	.name = "group",
 	.off_stream = true,
 	.place = place,
-	.finish = finish,
+	.finish = finish_group,
 	.view = view_group,
 	.what = what,
 	.waits = waits,

@@ -61,7 +61,7 @@ streams_are_fine(const struct baton_plan *plan)
 
 /* Take the driver lock, and slots for all operations.  NULL: neither. */
 static struct batoni_op *
-begin(const struct baton_plan *plan)
+begin_launch(const struct baton_plan *plan)
 {
 	struct baton_comm *comm = plan->comm;
 	struct batoni_op *first;
@@ -154,7 +154,7 @@ batoni_launch_directly(struct batoni_op *launch, const struct baton_plan *plan)
 	if (!plan->direct || batoni_location_counts(plan->comm) ||
 	    !streams_are_fine(plan))
 		return false;
-	first = begin(plan);
+	first = begin_launch(plan);
 	if (!first)
 		return false;
 	batoni_launch_expects(launch, plan->operations);

@@ -158,7 +158,7 @@ check_probe(const char *call, const struct probing *p,
 }
 
 static void
-tell(const struct probing *p, struct baton_message_info *info_p)
+tell_found(const struct probing *p, struct baton_message_info *info_p)
 {
 	const struct baton_message_info info = {
 		.size = sizeof(info),
@@ -189,7 +189,7 @@ baton_probe(int peer, int tag, struct baton_comm *comm,
 	if (p.none)
 		return BATON_PENDING;
 	if (info_p)
-		tell(&p, info_p);
+		tell_found(&p, info_p);
 	*message_p = p.message;
 	return BATON_OK;
 }

@@ -196,7 +196,7 @@ meet_list(struct local_node *node, struct local_node *front)
 
 /* The transfer has matched: move the bytes now, or start a copy. */
 static enum baton_status
-meet(struct local_node *node, struct local_node *front)
+meet_front(struct local_node *node, struct local_node *front)
 {
 	bool sends = node->transfer->direction == BATONI_SEND;
 	const struct batoni_transfer *from = (sends ? node : front)->transfer;
@@ -249,7 +249,7 @@ local_issue(struct batoni_path *path,
 	node->transfer = transfer;
 	node->local = local;
 	if (front && front->transfer->direction != transfer->direction)
-		return meet(node, front);
+		return meet_front(node, front);
 	batoni_local_enter(node, key, front);
 	if (transfer->direction == BATONI_SEND)
 		batoni_local_send_waits(local, transfer);
@@ -311,7 +311,7 @@ batoni_local_meet(struct local *local, struct batoni_transfer *receive,
 		return refuse_type(receive, send);
 	node->transfer = receive;
 	node->local = local;
-	return meet(node, send);
+	return meet_front(node, send);
 }
 
 /* Move bytes of the copy, or report its end; returns the bytes moved. */

@@ -110,7 +110,7 @@ take_transports(struct batoni_opening *opening, const struct batoni_cards *cards
 }
 
 static enum baton_status
-step(struct batoni_opening *opening, const struct batoni_cards *cards)
+step_threads(struct batoni_opening *opening, const struct batoni_cards *cards)
 {
 	if (opening->round == 0) {
 		write_card(opening, storing(opening->device));
@@ -123,7 +123,7 @@ step(struct batoni_opening *opening, const struct batoni_cards *cards)
 }
 
 static void
-give_up(struct batoni_opening *opening)
+give_up_threads(struct batoni_opening *opening)
 {
 	struct ends *ends = opening->own;
 
@@ -143,6 +143,6 @@ const struct batoni_opening_ops batoni_opening_local_ops = {
 	.check = check_setup_of_threads,
 	.reach = reach,
 	.agree = agree,
-	.step = step,
-	.give_up = give_up,
+	.step = step_threads,
+	.give_up = give_up_threads,
 };

@@ -472,8 +472,8 @@ begin_recv(struct batoni_mpi_body *body, const struct batoni_mpi_header *header,
 
 /* It is known what is to come: post its receives. */
 static inline enum baton_status
-receive(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
-        struct batoni_mpi_body *body, bool waits)
+receive_body(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
+             struct batoni_mpi_body *body, bool waits)
 {
 	uint32_t first = mpi->count, slot = (uint32_t)body->tag;
 	enum baton_status status;
@@ -511,8 +511,8 @@ batoni_mpi_body_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 	begin_recv(body, &header, source);
 	body->verdict = batoni_transfer_meet_plain(transfer, header.length,
 	                                           (int)header.type - 1);
-	return receive(mpi, transfer, body,
-	               header.kind == BATONI_MPI_HEADER_WAITS);
+	return receive_body(mpi, transfer, body,
+	                    header.kind == BATONI_MPI_HEADER_WAITS);
 }
 
 bool
@@ -561,8 +561,8 @@ batoni_mpi_list_recv(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 		batoni_transfer_arrived(transfer, body->verdict, body->length);
 		return body->verdict;
 	}
-	return receive(mpi, transfer, body,
-	               header.kind == BATONI_MPI_HEADER_LIST_WAITS);
+	return receive_body(mpi, transfer, body,
+	                    header.kind == BATONI_MPI_HEADER_LIST_WAITS);
 }
 
 enum baton_status

@@ -73,7 +73,7 @@ enter_front(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept)
 }
 
 static void
-enter(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept)
+enter_kept(struct batoni_mpi *mpi, struct batoni_mpi_kept *kept)
 {
 	struct batoni_mpi_kept *front = queue_front(mpi, kept->peer, kept->tag);
 
@@ -151,7 +151,7 @@ batoni_mpi_keep(struct batoni_mpi *mpi, int peer)
 	kept->tag = status.MPI_TAG;
 	/* MPI_UNDEFINED: the length does not fit into an int. */
 	MPI_Get_count(&status, MPI_BYTE, &kept->bytes);
-	enter(mpi, kept);
+	enter_kept(mpi, kept);
 	return kept;
 }
 

@@ -242,9 +242,9 @@ batoni_mpi_list_first(const struct batoni_mpi_body *body,
 /* The receive meets the list, of whose header so much is there.  False: what has come
  * contradicts itself, or the body is another than that of such a list. */
 static bool
-meet(const struct batoni_mpi *mpi, struct batoni_mpi_body *body,
-     struct batoni_transfer *transfer, const unsigned char *header,
-     size_t there, size_t whole)
+meet_list_header(const struct batoni_mpi *mpi, struct batoni_mpi_body *body,
+                 struct batoni_transfer *transfer, const unsigned char *header,
+                 size_t there, size_t whole)
 {
 	const struct batoni_tensor_list *list = batoni_transfer_list(transfer);
 
@@ -269,7 +269,7 @@ batoni_mpi_list_came(const struct batoni_mpi *mpi, struct batoni_mpi_body *body,
 
 	body->cursor = (struct batoni_tensor_list_cursor){0, 0};
 	body->rest = 0;
-	if (!meet(mpi, body, transfer, behind, there, described))
+	if (!meet_list_header(mpi, body, transfer, behind, there, described))
 		return false;
 	if (body->verdict == BATON_PENDING)
 		body->rest = described - there;
@@ -286,8 +286,8 @@ batoni_mpi_list_described(const struct batoni_mpi *mpi,
 {
 	struct batoni_tensor_list *list = batoni_transfer_list(transfer);
 
-	return meet(mpi, body, transfer, list->header, list->header_bytes,
-	            list->header_bytes) &&
+	return meet_list_header(mpi, body, transfer, list->header, list->header_bytes,
+	                        list->header_bytes) &&
 	       (body->verdict != BATON_OK ||
 	        count_pieces(mpi, list) == body->pieces);
 }

@@ -379,7 +379,7 @@ find_behind(struct batoni_mpi *mpi, const struct batoni_mpi_entry *done,
 
 /* Track up to `most` receives of each queue. */
 static __attribute__((noinline)) void
-advance(struct batoni_mpi *mpi, const struct behind *behind, uint32_t most)
+advance_behind(struct batoni_mpi *mpi, const struct behind *behind, uint32_t most)
 {
 	uint32_t before = mpi->count;
 
@@ -433,7 +433,7 @@ test_some(struct batoni_mpi *mpi, uint32_t base, uint32_t n, uint32_t most)
 	if (__builtin_expect(mpi->failed_call != NULL, 0))
 		batoni_mpi_tell_failure(mpi);
 	if (__builtin_expect(behind.n > 0, 0))
-		advance(mpi, &behind, most);
+		advance_behind(mpi, &behind, most);
 	return (size_t)count;
 }
 

@@ -307,8 +307,8 @@ terms_of(const struct batoni_mpi *mpi)
 
 /* This call has started a collective operation, and has returned this code. */
 static enum baton_status
-enter(struct batoni_mpi *mpi, enum batoni_mpi_exchange exchanging,
-      const char *call, int code)
+enter_exchange(struct batoni_mpi *mpi, enum batoni_mpi_exchange exchanging,
+               const char *call, int code)
 {
 	if (code != MPI_SUCCESS) {
 		mpi->exchange = MPI_REQUEST_NULL;
@@ -332,11 +332,11 @@ bring_terms(struct batoni_mpi *mpi, enum batoni_mpi_exchange exchanging,
 		.not_what = ~what,
 		.not_bytes = ~(int64_t)bytes,
 	};
-	return enter(mpi, exchanging, "MPI_Iallreduce",
-	             MPI_Iallreduce(&terms[0], &terms[1],
-	                            sizeof(*terms) / sizeof(int64_t),
-	                            MPI_INT64_T, MPI_MIN, mpi->comm,
-	                            &mpi->exchange));
+	return enter_exchange(mpi, exchanging, "MPI_Iallreduce",
+	                      MPI_Iallreduce(&terms[0], &terms[1],
+	                                     sizeof(*terms) / sizeof(int64_t),
+	                                     MPI_INT64_T, MPI_MIN, mpi->comm,
+	                                     &mpi->exchange));
 }
 
 static enum baton_status
@@ -355,7 +355,7 @@ start_exchange(struct batoni_mpi *mpi, uint64_t what, const void *mine,
 
 /* The result of the reduction: the same on all ranks. */
 static enum baton_status
-judge(const struct terms *all)
+judge_terms(const struct terms *all)
 {
 	if (all->what != ~all->not_what || all->bytes != ~all->not_bytes)
 		return BATON_ERR_INVALID;
@@ -366,15 +366,15 @@ judge(const struct terms *all)
 static enum baton_status
 bring_part(struct batoni_mpi *mpi, size_t bytes)
 {
-	enum baton_status status = judge(&terms_of(mpi)[1]);
+	enum baton_status status = judge_terms(&terms_of(mpi)[1]);
 	unsigned char *part = mpi->parts_buffer + LINK_BYTES;
 
 	if (status != BATON_OK)
 		return status;
-	return enter(mpi, BATONI_MPI_PARTS, "MPI_Iallgather",
-	             MPI_Iallgather(part, (int)bytes, MPI_BYTE, part + bytes,
-	                            (int)bytes, MPI_BYTE, mpi->comm,
-	                            &mpi->exchange));
+	return enter_exchange(mpi, BATONI_MPI_PARTS, "MPI_Iallgather",
+	                      MPI_Iallgather(part, (int)bytes, MPI_BYTE, part + bytes,
+	                                     (int)bytes, MPI_BYTE, mpi->comm,
+	                                     &mpi->exchange));
 }
 
 /* The exchange is over, and MPI has none of its buffers. */
@@ -400,7 +400,7 @@ batoni_mpi_leave(struct batoni_transport *transport)
 		return batoni_mpi_break(mpi, "MPI_Test", code);
 	if (!done)
 		return BATON_PENDING;
-	status = judge(&terms_of(mpi)[1]);
+	status = judge_terms(&terms_of(mpi)[1]);
 	end_exchange(mpi);
 	return status;
 }

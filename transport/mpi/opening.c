@@ -169,7 +169,7 @@ attach(struct batoni_opening *opening)
 }
 
 static enum baton_status
-begin(struct batoni_opening *opening)
+begin_opening_mpi(struct batoni_opening *opening)
 {
 	enum baton_status status = prepare_alone(opening);
 	struct batoni_mpi *mpi = opening->own;
@@ -216,13 +216,13 @@ finish_opening(struct batoni_opening *opening)
 }
 
 static enum baton_status
-step(struct batoni_opening *opening, const struct batoni_cards *cards)
+step_mpi(struct batoni_opening *opening, const struct batoni_cards *cards)
 {
 	struct batoni_mpi *mpi = opening->own;
 	enum baton_status status;
 
 	if (opening->round == 0)
-		return begin(opening);
+		return begin_opening_mpi(opening);
 	status = batoni_segments_step(&mpi->segments, &mpi->base, opening,
 	                              cards, "BATON_MESSAGE_PATH=near asks for "
 	                                     "messages through memory of one node; "
@@ -243,7 +243,7 @@ started(struct batoni_opening *opening, struct baton_comm *comm)
 /* The transport over this one may have left an exchange under way, for which MPI has memory of
  * ours and the duplicate: they stay, as after an abort. */
 static void
-give_up(struct batoni_opening *opening)
+give_up_mpi(struct batoni_opening *opening)
 {
 	struct batoni_mpi *mpi = opening->own;
 	bool exchanging = mpi->exchanging != BATONI_MPI_NO_EXCHANGE;
@@ -262,7 +262,7 @@ const struct batoni_opening_ops batoni_opening_mpi_ops = {
 	.check = check_setup_of_mpi,
 	.reach = batoni_mpi_reach,
 	.agree = agree,
-	.step = step,
+	.step = step_mpi,
 	.starting = &(const struct batoni_starting_ops){.started = started},
-	.give_up = give_up,
+	.give_up = give_up_mpi,
 };

@@ -300,7 +300,7 @@ struct entered {
 };
 
 static struct entered
-enter(const struct batoni_mpi *mpi)
+enter_device(const struct batoni_mpi *mpi)
 {
 	struct entered entered = {.device = mpi->device};
 
@@ -324,7 +324,7 @@ reach_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	const struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
 	const struct batoni_path_ops *ops =
 		mpi->check ? &batoni_mpi_checked_ops : &batoni_mpi_messages_ops;
-	const struct entered entered = enter(mpi);
+	const struct entered entered = enter_device(mpi);
 	enum baton_status status = ops->host_issued->issue(path, transfer);
 
 	exit_device(&entered);
@@ -335,7 +335,7 @@ static size_t
 reach_test(struct batoni_path *path)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
-	const struct entered entered = enter(mpi);
+	const struct entered entered = enter_device(mpi);
 	size_t events = test_copies(mpi);
 
 	batoni_mpi_tell_failure(mpi);
@@ -349,7 +349,7 @@ static enum baton_status
 reach_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 {
 	struct batoni_mpi *mpi = batoni_mpi_of(batoni_transport_of(path));
-	const struct entered entered = enter(mpi);
+	const struct entered entered = enter_device(mpi);
 	enum baton_status status =
 		batoni_mpi_is_copying(mpi, transfer)
 			? BATON_ERR_BUSY
@@ -362,7 +362,7 @@ reach_take_back(struct batoni_path *path, struct batoni_transfer *transfer)
 static int
 reach_find(struct batoni_path *path, int peer, int *tag_p)
 {
-	const struct entered entered = enter(batoni_mpi_of(batoni_transport_of(path)));
+	const struct entered entered = enter_device(batoni_mpi_of(batoni_transport_of(path)));
 	int rank = batoni_mpi_unmatched.find(path, peer, tag_p);
 
 	exit_device(&entered);
@@ -379,7 +379,7 @@ static enum baton_status
 reach_hold(struct batoni_path *path, struct batoni_transfer *receive,
            struct batoni_held *held_p)
 {
-	const struct entered entered = enter(batoni_mpi_of(batoni_transport_of(path)));
+	const struct entered entered = enter_device(batoni_mpi_of(batoni_transport_of(path)));
 	enum baton_status status = batoni_mpi_hold(path, receive, held_p);
 
 	exit_device(&entered);
@@ -390,7 +390,7 @@ static enum baton_status
 reach_meet(struct batoni_path *path, struct batoni_transfer *receive,
            struct batoni_transfer *held)
 {
-	const struct entered entered = enter(batoni_mpi_of(batoni_transport_of(path)));
+	const struct entered entered = enter_device(batoni_mpi_of(batoni_transport_of(path)));
 	enum baton_status status = batoni_mpi_meet(path, receive, held);
 
 	exit_device(&entered);
@@ -419,7 +419,7 @@ static enum baton_status
 reach_exchange(struct batoni_transport *transport, uint64_t what,
                const void *mine, size_t bytes, void *all)
 {
-	const struct entered entered = enter(batoni_mpi_of(transport));
+	const struct entered entered = enter_device(batoni_mpi_of(transport));
 	enum baton_status status =
 		batoni_mpi_exchange(transport, what, mine, bytes, all);
 
@@ -430,7 +430,7 @@ reach_exchange(struct batoni_transport *transport, uint64_t what,
 static enum baton_status
 reach_leave(struct batoni_transport *transport)
 {
-	const struct entered entered = enter(batoni_mpi_of(transport));
+	const struct entered entered = enter_device(batoni_mpi_of(transport));
 	enum baton_status status = batoni_mpi_leave(transport);
 
 	exit_device(&entered);
@@ -440,7 +440,7 @@ reach_leave(struct batoni_transport *transport)
 static enum baton_status
 reach_clear(struct batoni_transport *transport)
 {
-	const struct entered entered = enter(batoni_mpi_of(transport));
+	const struct entered entered = enter_device(batoni_mpi_of(transport));
 	enum baton_status status = batoni_mpi_clear(transport);
 
 	exit_device(&entered);
@@ -450,7 +450,7 @@ reach_clear(struct batoni_transport *transport)
 static void
 reach_close(struct batoni_transport *transport, bool aborted)
 {
-	const struct entered entered = enter(batoni_mpi_of(transport));
+	const struct entered entered = enter_device(batoni_mpi_of(transport));
 
 	batoni_mpi_close(transport, aborted);
 	exit_device(&entered);

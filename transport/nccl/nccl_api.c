@@ -192,7 +192,7 @@ look_all_up(void *handle)
 }
 
 static void
-load(void)
+load_nccl(void)
 {
 	void *handle = open_library();
 
@@ -203,7 +203,7 @@ load(void)
 const struct batoni_nccl_api *
 batoni_nccl_try(const char **why_p)
 {
-	batoni_library_once(&library, load);
+	batoni_library_once(&library, load_nccl);
 	if (why_p)
 		*why_p = library.refusal;
 	return *library.refusal ? NULL : &api;

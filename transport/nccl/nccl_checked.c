@@ -170,7 +170,7 @@ batoni_nccl_op_end(struct batoni_nccl_checked *checked,
 }
 /* After an abort: end the operations that NCCL does not have. */
 static size_t
-drop(struct batoni_nccl_checked *checked)
+end_dropped(struct batoni_nccl_checked *checked)
 {
 	size_t events = 0;
 
@@ -236,7 +236,7 @@ static size_t
 checked_test(struct batoni_path *path)
 {
 	struct batoni_nccl_checked *checked = to_checked(path);
-	size_t events = drop(checked);
+	size_t events = end_dropped(checked);
 
 	events += batoni_nccl_hear(checked);
 	events += batoni_nccl_watch_all(checked);

@@ -39,8 +39,8 @@ batoni_nccl_differ(struct batoni_nccl_op *op, enum batoni_nccl_difference what,
 
 /* Say what comes of the header in this slot. */
 static void
-answer(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
-       enum batoni_nccl_says kind, uint32_t slot)
+answer_header(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
+              enum batoni_nccl_says kind, uint32_t slot)
 {
 	struct batoni_nccl_control control =
 		batoni_nccl_describe_op(op, kind, slot);
@@ -59,14 +59,14 @@ batoni_nccl_agree(struct batoni_nccl_checked *checked,
 		op->other = slot;
 		batoni_nccl_make_ready(checked, op);
 	} else {
-		answer(checked, op, BATONI_NCCL_SAYS_AGREED, slot);
+		answer_header(checked, op, BATONI_NCCL_SAYS_AGREED, slot);
 	}
 }
 
 /* The receive and the header have met: PENDING, or MISMATCH, in which the receive is to end. */
 static enum baton_status
-meet(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
-     const struct batoni_nccl_control *header)
+meet_header(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
+            const struct batoni_nccl_control *header)
 {
 	if (header->described > 0 || batoni_transfer_list(op->transfer))
 		return batoni_nccl_meet_list(checked, op, header);
@@ -75,7 +75,7 @@ meet(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op,
 		batoni_nccl_agree(checked, op, header->slot);
 		return BATON_PENDING;
 	}
-	answer(checked, op, BATONI_NCCL_SAYS_MISMATCH, header->slot);
+	answer_header(checked, op, BATONI_NCCL_SAYS_MISMATCH, header->slot);
 	batoni_nccl_differ(op, BATONI_NCCL_DIFFERS, header->type,
 	                   (size_t)header->bytes);
 	return BATON_ERR_MISMATCH;
@@ -106,11 +106,11 @@ begin_recv(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 		return BATON_PENDING;
 	}
 	header = take_header(checked, peer, 0);
-	return meet(checked, op, &header.control);
+	return meet_header(checked, op, &header.control);
 }
 
 static void
-tell(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
+tell_peer(struct batoni_nccl_checked *checked, struct batoni_nccl_op *op)
 {
 	const struct batoni_tensor_list *list =
 		batoni_transfer_list(op->transfer);
@@ -130,7 +130,7 @@ batoni_nccl_tell_waiting(struct batoni_nccl_checked *checked,
 {
 	while (peer->told < BATONI_NCCL_AHEAD &&
 	       !batoni_list_empty(&peer->sends))
-		tell(checked, batoni_nccl_to_op(peer->sends.next));
+		tell_peer(checked, batoni_nccl_to_op(peer->sends.next));
 }
 
 static enum baton_status
@@ -231,7 +231,7 @@ heard_header(struct batoni_nccl_checked *checked, struct batoni_nccl_peer *peer,
 		return;
 	}
 	op = batoni_nccl_to_op(peer->receives.next);
-	if (meet(checked, op, control) == BATON_ERR_MISMATCH)
+	if (meet_header(checked, op, control) == BATON_ERR_MISMATCH)
 		batoni_nccl_op_end(checked, op, BATON_ERR_MISMATCH);
 }
 

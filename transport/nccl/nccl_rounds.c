@@ -161,7 +161,7 @@ batoni_nccl_refuse_failed(int rank, const struct batoni_nccl_word *word)
 
 /* What a round has brought: OK, all ranks are done; PENDING; an error. */
 static enum baton_status
-judge(const struct batoni_nccl *nccl)
+judge_rounds(const struct batoni_nccl *nccl)
 {
 	enum baton_status status = BATON_OK;
 
@@ -222,7 +222,7 @@ batoni_nccl_tell(struct batoni_nccl *nccl, uint64_t what, const ncclUniqueId *id
 	                              sizeof(nccl->says), nccl->words);
 	nccl->in_round = status == BATON_PENDING;
 	nccl->judged = status == BATON_OK;
-	return status == BATON_OK ? judge(nccl) : status;
+	return status == BATON_OK ? judge_rounds(nccl) : status;
 }
 
 enum baton_status

@@ -359,7 +359,7 @@ on_passed(struct batoni_stream_item *item)
 }
 
 static enum baton_status
-keep(struct batoni_nccl *nccl, const struct batoni_transfer *transfer)
+keep_end(struct batoni_nccl *nccl, const struct batoni_transfer *transfer)
 {
 	const struct batoni_device_ops *ops = nccl->device->ops;
 	struct batoni_nccl_self *self = nccl->self;
@@ -423,7 +423,7 @@ batoni_nccl_self_keep(struct batoni_nccl *nccl,
 		    batoni_nccl_self_role(match, transfers[i], index++) !=
 		            BATONI_NCCL_KEPT)
 			continue;
-		status = keep(nccl, transfers[i]);
+		status = keep_end(nccl, transfers[i]);
 		if (status != BATON_OK)
 			return kept > 0 ? BATON_ERR_BUSY : status;
 		observe_p[i] = nccl->self->waits;

@@ -163,7 +163,7 @@ batoni_nccl_puts_state(const struct batoni_nccl *nccl)
 
 /* Tell NCCL of the window when the call before is over.  Under the lock of the device. */
 static ncclResult_t
-advance(struct batoni_nccl *nccl, struct batoni_native_window *window)
+advance_window(struct batoni_nccl *nccl, struct batoni_native_window *window)
 {
 	struct batoni_nccl_puts *puts = nccl->puts;
 	ncclResult_t state = batoni_nccl_puts_state(nccl);
@@ -193,7 +193,7 @@ move_window(struct batoni_nccl *nccl, struct batoni_native_window *window)
 		status = batoni_refuse(BATON_ERR_ABORTED,
 		                       "the NCCL transport was aborted");
 	else
-		state = advance(nccl, window);
+		state = advance_window(nccl, window);
 	if (state == BATONI_NCCL_IN_PROGRESS)
 		status = BATON_PENDING;
 	else if (state != BATONI_NCCL_SUCCESS)

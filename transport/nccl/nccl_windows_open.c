@@ -269,7 +269,7 @@ keep_reason(struct batoni_nccl *nccl)
 
 /* All ranks do so.  OK; NCCL: its part is out of reach, and creation fails. */
 static enum baton_status
-give_up(struct batoni_nccl *nccl)
+give_up_windows(struct batoni_nccl *nccl)
 {
 	keep_reason(nccl);
 	batoni_log(BATONI_LOG_INFO,
@@ -299,5 +299,5 @@ batoni_nccl_puts_step(struct batoni_nccl *nccl)
 
 	if (status == BATON_OK || status == BATON_PENDING || !nccl->judged)
 		return status;
-	return give_up(nccl);
+	return give_up_windows(nccl);
 }

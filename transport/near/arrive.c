@@ -61,8 +61,8 @@ slot_key(int from, uint32_t slot)
 
 /* Put the end into the queue of its key, whose front was found. */
 static void
-enter(struct batoni_pairs *near, struct near_arrival *arrival, uint64_t key,
-      struct near_end *front)
+enter_arrival(struct batoni_pairs *near, struct near_arrival *arrival, uint64_t key,
+              struct near_end *front)
 {
 	batoni_match_enter(&near->match, &arrival->end.match, key,
 	                   front ? &front->match : NULL);
@@ -168,7 +168,7 @@ keep_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head *h
 	arrival->bars = false;
 	batoni_ring_copy_out(&near->peers[from].in, 0, arrival->bytes,
 	                     (size_t)head->length);
-	enter(near, arrival, key, front);
+	enter_arrival(near, arrival, key, front);
 	return true;
 }
 
@@ -240,7 +240,7 @@ keep_announced(struct batoni_pairs *near, int from,
 	arrival->matched = arrival->bars = false;
 	batoni_hash_add(&near->announced, &arrival->by_slot, by_slot);
 	front = find_front(near, key);
-	enter(near, arrival, key, front);
+	enter_arrival(near, arrival, key, front);
 	return true;
 }
 

@@ -112,7 +112,7 @@ give_back(struct near_mapping *mapping)
 /* ---- the mappings of a communicator ---- */
 
 static void
-drop(struct batoni_pairs *near, struct near_mapping *mapping)
+drop_block_mapping(struct batoni_pairs *near, struct near_mapping *mapping)
 {
 	batoni_list_remove(&mapping->link);
 	near->mappings_n--;
@@ -128,7 +128,7 @@ make_room(struct batoni_pairs *near)
 		return true;
 	if (near->mapping_uses - last->used < UNUSED_MIN)
 		return false;
-	drop(near, last);
+	drop_block_mapping(near, last);
 	return true;
 }
 
@@ -226,7 +226,7 @@ batoni_near_forget(struct batoni_pairs *near, int from, uint64_t serial)
 		next = node->next;
 		if (mapping->peer == from &&
 		    (serial == 0 || mapping->serial == serial))
-			drop(near, mapping);
+			drop_block_mapping(near, mapping);
 	}
 }
 

@@ -245,7 +245,7 @@ copy_some(struct batoni_pairs *near, struct near_node *node, size_t *budget)
 /* The receive meets the message.  Returns how it ends, OK once its bytes are copied; PENDING: it is
  * a list, whose header is to be read. */
 static enum baton_status
-meet(struct batoni_transfer *transfer, const struct batoni_ring_head *head)
+meet_by_head(struct batoni_transfer *transfer, const struct batoni_ring_head *head)
 {
 	if (head->kind == BATONI_RING_ANNOUNCE)
 		return batoni_transfer_meet_plain(transfer, (size_t)head->length,
@@ -274,7 +274,7 @@ batoni_near_fetch(struct batoni_pairs *near, struct near_node *node, int from,
 	node->moved = 0;
 	node->by_kernel = false;
 	node->cursor = (struct batoni_tensor_list_cursor){0, 0};
-	node->verdict = meet(node->transfer, head);
+	node->verdict = meet_by_head(node->transfer, head);
 	if (node->verdict == BATON_PENDING &&
 	    is_within_a_call(near, what->header_bytes))
 		status = read_header(near, node, &near->budget);

@@ -132,7 +132,7 @@ warm(struct batoni_pairs *near, int peer)
 /* The rank has called: drain its ring, use the room in the ring to it, and see what it has
  * copied. */
 static size_t
-answer(struct batoni_pairs *near, int peer, bool may_warm)
+answer_call(struct batoni_pairs *near, int peer, bool may_warm)
 {
 	struct batoni_ring_control *control = near->peers[peer].in.control;
 	size_t events = 0;
@@ -172,7 +172,7 @@ answer_all(struct batoni_pairs *near, bool may_warm)
 
 			bits &= bits - 1;
 			if (peer < near->base.size && near->peers[peer].area)
-				events += answer(near, peer, may_warm);
+				events += answer_call(near, peer, may_warm);
 		}
 	}
 	return events;

@@ -223,7 +223,7 @@ near_close(struct batoni_transport *transport, bool aborted)
 
 /* The two ends of this rank's rings with that one. */
 static void
-meet(struct batoni_pairs *near, int rank)
+set_up_rings(struct batoni_pairs *near, int rank)
 {
 	const struct batoni_ring_layout *layout = &near->layout;
 	const struct batoni_peer *there = &near->base.peers[rank];
@@ -257,7 +257,7 @@ meet_all(struct batoni_pairs *near)
 	assert(base->size == near->layout.size);
 	near->area = base->peers[base->rank].pairs;
 	for (int rank = 0; rank < base->size; rank++)
-		meet(near, rank);
+		set_up_rings(near, rank);
 }
 
 static struct batoni_transport *

@@ -88,7 +88,7 @@ struct batch {
 };
 
 static void
-advance(struct stage_cursor *cursor, size_t bytes)
+advance_cursor(struct stage_cursor *cursor, size_t bytes)
 {
 	cursor->list.at += bytes;
 	cursor->at += bytes;
@@ -161,7 +161,7 @@ collect(const struct batoni_staging *stage, struct stage_token *token,
 		} else if (!add_copy(stage, token, &part, location, batch)) {
 			return;
 		}
-		advance(cursor, part.bytes);
+		advance_cursor(cursor, part.bytes);
 	}
 }
 
@@ -198,7 +198,7 @@ start_batch(struct batoni_staging *stage, struct stage_token *token,
 
 /* Continue the copies of a token, which is in no queue.  False: the device takes no more now. */
 static bool
-go_on(struct batoni_staging *stage, struct stage_token *token, size_t *most_p)
+copy_further(struct batoni_staging *stage, struct stage_token *token, size_t *most_p)
 {
 	struct stage_message *message = token->message;
 	struct batch batch;
@@ -231,7 +231,7 @@ batoni_stage_list_start(struct batoni_staging *stage, size_t most)
 			now.next, struct stage_token, copying);
 
 		batoni_list_remove(&token->copying);
-		more = go_on(stage, token, &most);
+		more = copy_further(stage, token, &most);
 	}
 	while (!batoni_list_empty(&now)) {
 		struct batoni_list_node *copying = now.next;
@@ -243,7 +243,7 @@ batoni_stage_list_start(struct batoni_staging *stage, size_t most)
 
 /* Copy between the list and the token's memory: its cursor is set. */
 static void
-copy(struct batoni_staging *stage, struct stage_token *token)
+begin_copying(struct batoni_staging *stage, struct stage_token *token)
 {
 	batoni_stage_copy_begins(stage, token->message);
 	batoni_list_append(&stage->listed, &token->copying);
@@ -289,7 +289,7 @@ batoni_stage_list_begin(struct batoni_staging *stage,
 		.at = message->eager->memory + BATONI_STAGING_HEADER_BYTES + head,
 		.left = bytes,
 	};
-	copy(stage, message->eager);
+	begin_copying(stage, message->eager);
 }
 
 void *
@@ -366,7 +366,7 @@ send_piece(struct batoni_staging *stage, struct stage_message *message,
 	if (token->ready)
 		batoni_stage_send_ready(stage, message);
 	else
-		copy(stage, token);
+		begin_copying(stage, token);
 }
 
 /* ---- receiving ---- */
@@ -393,8 +393,8 @@ batoni_stage_list_piece(struct batoni_staging *stage,
 /* The receive meets the list, of whose header so much is there: message->verdict, PENDING where more
  * is to come.  False: the header is not that of this message. */
 static bool
-meet(struct stage_message *message, const unsigned char *header, size_t there,
-     size_t whole)
+meet_declared(struct stage_message *message, const unsigned char *header, size_t there,
+              size_t whole)
 {
 	message->verdict =
 		batoni_transfer_meet_list(message->transfer, header, there,
@@ -428,7 +428,7 @@ batoni_stage_list_eager(struct batoni_staging *stage,
 	memcpy(token->memory, bounce + head, message->length);
 	token->cursor = (struct stage_cursor){.at = token->memory,
 	                                      .left = message->length};
-	copy(stage, token);
+	begin_copying(stage, token);
 }
 
 /* How many pieces have the first so many of the bytes that go in pieces. */
@@ -462,7 +462,7 @@ batoni_stage_list_matched(struct batoni_staging *stage,
 	bool asks = header->kind == HEADER_LIST_ASKS;
 	size_t whole = (size_t)header->list_bytes;
 	size_t there = asks ? n : whole;
-	bool agrees = meet(message, behind, there, whole);
+	bool agrees = meet_declared(message, behind, there, whole);
 
 	if (message->verdict == BATON_PENDING)
 		message->rest = message->rest_left = whole - there;
@@ -495,8 +495,8 @@ described_all(struct batoni_staging *stage, struct stage_message *message,
 	size_t begun = stage_min((size_t)message->limit * message->piece,
 	                         message->stream);
 
-	if (!meet(message, list->header, list->header_bytes,
-	          list->header_bytes)) {
+	if (!meet_declared(message, list->header, list->header_bytes,
+	                   list->header_bytes)) {
 		if (token)
 			batoni_stage_give(stage, token);
 		batoni_stage_refuse(stage, message, "the header of a list");
@@ -516,7 +516,7 @@ described_all(struct batoni_staging *stage, struct stage_message *message,
 	if (message->begun < message->pieces)
 		batoni_stage_want(stage, message);
 	if (token)
-		copy(stage, token);
+		begin_copying(stage, token);
 }
 
 void
@@ -528,7 +528,7 @@ batoni_stage_list_came(struct batoni_staging *stage, struct stage_token *token)
 
 	if (head == 0) {
 		if (token->cursor.left > 0)
-			copy(stage, token);
+			begin_copying(stage, token);
 		else
 			batoni_stage_piece_done(stage, token);
 		return;

@@ -87,7 +87,7 @@ give_back(struct batoni_staging *stage, struct stage_message *message)
 }
 
 static void
-finish(struct batoni_staging *stage, struct stage_message *message)
+finish_staged(struct batoni_staging *stage, struct stage_message *message)
 {
 	struct batoni_transfer *transfer = message->transfer;
 
@@ -139,7 +139,7 @@ static void
 finish_if_over(struct batoni_staging *stage, struct stage_message *message)
 {
 	if (message->transfer && is_over(stage, message))
-		finish(stage, message);
+		finish_staged(stage, message);
 }
 
 void

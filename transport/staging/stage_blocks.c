@@ -116,8 +116,8 @@ cleanup_job(struct batoni_job *job)
 }
 
 static void
-refuse(const struct batoni_staging *stage, struct stage_block *block,
-       const char *why)
+refuse_block(const struct batoni_staging *stage, struct stage_block *block,
+             const char *why)
 {
 	block->state = BLOCK_REFUSED;
 	if (block->foreign)
@@ -158,7 +158,7 @@ start_job(const struct batoni_staging *stage)
 			return;
 		batoni_list_remove(&block->turn);
 		if (!maps->running)
-			refuse(stage, block, "there is no thread for it");
+			refuse_block(stage, block, "there is no thread for it");
 	}
 }
 
@@ -309,7 +309,7 @@ end_trial(const struct batoni_staging *stage, const char *why)
 	if (block->dropped) {
 		batoni_block_queue(stage, block, BLOCK_LEAVING);
 	} else if (why) {
-		refuse(stage, block, why);
+		refuse_block(stage, block, why);
 		give_mapping(stage, block);
 	}
 }
@@ -353,7 +353,7 @@ end_job(const struct batoni_staging *stage)
 	} else if (block->dropped || block->state == BLOCK_LEAVING) {
 		batoni_free(block);
 	} else if (!made) {
-		refuse(stage, block, block->why);
+		refuse_block(stage, block, block->why);
 	} else if (block->foreign) {
 		block->state = BLOCK_TRYING;
 		batoni_list_append(&maps->trials, &block->turn);

@@ -251,7 +251,7 @@ post_header(struct batoni_rma *rma, struct batoni_source *source)
 }
 
 static void
-fail(struct batoni_source *source, const char *what)
+fail_source(struct batoni_source *source, const char *what)
 {
 	batoni_log(BATONI_LOG_ERROR,
 	           "the %s of rank %d, context %d, did not arrive: %s", what,
@@ -262,7 +262,7 @@ fail(struct batoni_source *source, const char *what)
 
 /* The put has been applied or dropped: account for it, and post the next receive. */
 static void
-finish(struct batoni_rma *rma, struct batoni_source *source)
+finish_source(struct batoni_rma *rma, struct batoni_source *source)
 {
 	struct batoni_link *link = batoni_link_of(rma, source->header.peer);
 	struct baton_window *window = NULL;
@@ -352,7 +352,7 @@ well_formed(const struct batoni_header *header, size_t arrived)
 }
 
 static void
-drop(struct batoni_source *source, const char *why)
+drop_source(struct batoni_source *source, const char *why)
 {
 	batoni_log(BATONI_LOG_ERROR,
 	           "a put or get of rank %d, context %d, was dropped: %s",
@@ -362,8 +362,8 @@ drop(struct batoni_source *source, const char *why)
 
 /* A get that was dropped is answered too, with nothing: its rank waits. */
 static void
-answer(struct batoni_rma *rma, struct batoni_source *source,
-       const struct batoni_header *header, const struct baton_window *window)
+answer_get(struct batoni_rma *rma, struct batoni_source *source,
+           const struct batoni_header *header, const struct baton_window *window)
 {
 	if (window)
 		batoni_get_answer(rma, source,
@@ -385,8 +385,8 @@ header_arrived(struct batoni_rma *rma, struct batoni_source *source)
 	source->dropped = false;
 	source->window = 0;
 	if (!well_formed(&header, source->header.done_bytes)) {
-		drop(source, "it is not one of this version of Baton");
-		finish(rma, source);
+		drop_source(source, "it is not one of this version of Baton");
+		finish_source(rma, source);
 		return;
 	}
 	source->window = header.window;
@@ -394,11 +394,11 @@ header_arrived(struct batoni_rma *rma, struct batoni_source *source)
 		window = batoni_window_find(rma, header.window);
 	why = fault(rma, source, &header, window);
 	if (why)
-		drop(source, why);
+		drop_source(source, why);
 	source->signal_index = header.signal_index;
 	source->adds = header.payload == BATONI_PAYLOAD_NONE ? header.offset + 1 : 1;
 	if (header.payload == BATONI_PAYLOAD_GET) {
-		answer(rma, source, &header, why ? NULL : window);
+		answer_get(rma, source, &header, why ? NULL : window);
 		return;
 	}
 	if (header.payload == BATONI_PAYLOAD_SEPARATE) {
@@ -420,7 +420,7 @@ header_arrived(struct batoni_rma *rma, struct batoni_source *source)
 	if (header.payload == BATONI_PAYLOAD_INLINE && !why)
 		memcpy((char *)window->base + header.offset,
 		       message + sizeof(header), (size_t)header.bytes);
-	finish(rma, source);
+	finish_source(rma, source);
 }
 
 static void
@@ -428,8 +428,8 @@ payload_arrived(struct batoni_rma *rma, struct batoni_source *source)
 {
 	if (!source->dropped &&
 	    source->payload.done_bytes != source->payload.bytes)
-		drop(source, "its data has another length");
-	finish(rma, source);
+		drop_source(source, "its data has another length");
+	finish_source(rma, source);
 }
 
 /* Look at each source whose header has come before its data.  Returns events. */
@@ -453,7 +453,7 @@ test_natives(struct batoni_rma *rma)
 		batoni_message_take(rma, at);
 		events++;
 		if (status == BATON_OK)
-			finish(rma, source);
+			finish_source(rma, source);
 		else
 			source->state = BATONI_SOURCE_IDLE; /* it is broken */
 	}
@@ -515,7 +515,7 @@ go_on_with_mail(struct batoni_rma *rma)
 }
 
 static void
-go_on(struct batoni_rma *rma, struct batoni_source *source)
+go_on_with_source(struct batoni_rma *rma, struct batoni_source *source)
 {
 	bool header = source->state == BATONI_SOURCE_HEADER;
 	bool answers = source->state == BATONI_SOURCE_ANSWER;
@@ -527,16 +527,16 @@ go_on(struct batoni_rma *rma, struct batoni_source *source)
 	         (source->status == BATON_ERR_CANCELED && (header || answers)))
 		source->state = BATONI_SOURCE_IDLE;
 	else if (source->status == BATON_OK && answers)
-		finish(rma, source);
+		finish_source(rma, source);
 	else if (source->status == BATON_OK && header)
 		header_arrived(rma, source);
 	else if (source->status == BATON_OK ||
 	         (source->status == BATON_ERR_TRUNCATED && source->dropped))
 		payload_arrived(rma, source);
 	else
-		fail(source, header   ? "header of a put"
-		             : answers ? "answer to a get"
-		                       : "data of a put");
+		fail_source(source, header   ? "header of a put"
+		                    : answers ? "answer to a get"
+		                              : "data of a put");
 }
 
 void
@@ -635,7 +635,7 @@ batoni_messages_test(struct batoni_rma *rma)
 	for (size_t n = 0; n < EVENTS_MAX && !batoni_list_empty(&messages->ended);
 	     n++) {
 		link = messages->ended.next;
-		go_on(rma, batoni_container_of(link, struct batoni_source, link));
+		go_on_with_source(rma, batoni_container_of(link, struct batoni_source, link));
 		events++;
 	}
 	return events;

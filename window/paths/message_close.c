@@ -145,7 +145,7 @@ batoni_messages_let_go(struct batoni_rma *rma, const void *base, size_t bytes)
 /* ---- gets that are LENT ---- */
 
 static void
-give_up(struct batoni_rma *rma, struct batoni_lane *lane)
+give_up_lane(struct batoni_rma *rma, struct batoni_lane *lane)
 {
 	enum baton_status status;
 
@@ -169,12 +169,12 @@ batoni_gets_give_up(struct batoni_rma *rma)
 	if (!messages->left || !batoni_may_drive(rma->comm))
 		return;
 	for (uint32_t i = 0; i < BATONI_ONESIDED_LANES; i++)
-		give_up(rma, &messages->lanes[i]);
+		give_up_lane(rma, &messages->lanes[i]);
 	for (uint32_t i = 0; i < channels_count(rma) && messages->left; i++) {
 		struct batoni_wire *wire = wire_at(rma, i);
 
 		if (wire)
-			give_up(rma, &wire->lane);
+			give_up_lane(rma, &wire->lane);
 	}
 }
 

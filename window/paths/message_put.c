@@ -266,8 +266,8 @@ let_end(struct batoni_rma *rma, struct batoni_lane *lane)
 
 /* A lane to the peer of this wire, for this operation.  OK; AGAIN: none is free; MPI, ... */
 static enum baton_status
-begin(struct batoni_rma *rma, struct batoni_wire *wire,
-      struct batoni_transfer *put, struct batoni_lane **lane_p)
+begin_put(struct batoni_rma *rma, struct batoni_wire *wire,
+          struct batoni_transfer *put, struct batoni_lane **lane_p)
 {
 	enum baton_status status;
 
@@ -294,7 +294,7 @@ batoni_message_put(struct batoni_rma *rma, uint32_t slot, bool with_data)
 	struct batoni_link *link = batoni_link_of(rma, put->peer);
 	struct batoni_wire *wire = batoni_wire_of(&link->channels[put->tag]);
 	struct batoni_lane *lane;
-	enum baton_status status = begin(rma, wire, put, &lane);
+	enum baton_status status = begin_put(rma, wire, put, &lane);
 	bool asks = pending->put.task == BATONI_TASK_GET;
 	bool second;
 
@@ -324,7 +324,7 @@ batoni_message_probe(struct batoni_rma *rma, struct batoni_wire *wire)
 		.context = wire->probe.tag,
 	};
 	struct batoni_lane *lane;
-	enum baton_status status = begin(rma, wire, &wire->probe, &lane);
+	enum baton_status status = begin_put(rma, wire, &wire->probe, &lane);
 
 	if (status != BATON_OK)
 		return status;

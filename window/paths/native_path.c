@@ -157,7 +157,7 @@ sum(const struct word *all, int size, int *rank_p)
 }
 
 static enum baton_status
-fail(const struct batoni_collective *c, int rank, const struct word *word)
+fail_collective(const struct batoni_collective *c, int rank, const struct word *word)
 {
 	const enum baton_status status = batoni_error_told(word->status);
 	char why[200];
@@ -196,7 +196,7 @@ make_window(struct batoni_collective *c, struct baton_window *window)
 	if (status == BATON_OK)
 		return BATON_OK;
 	if (status != BATON_ERR_UNSUPPORTED)
-		return fail(c, rank, &all[rank]);
+		return fail_collective(c, rank, &all[rank]);
 	say_why_not(window, rank, all[rank].why);
 	batoni_native_close(window);
 	return BATON_OK;

@@ -290,8 +290,8 @@ copy_otherwise(struct batoni_rma *rma, struct batoni_transfer *transfer,
 
 /* Copy a short put between memory of the host at once. */
 BATONI_ALWAYS_INLINE enum baton_status
-copy(struct batoni_rma *rma, struct batoni_transfer *transfer,
-     struct batoni_pending *put, size_t *budget_p)
+copy_short(struct batoni_rma *rma, struct batoni_transfer *transfer,
+           struct batoni_pending *put, size_t *budget_p)
 {
 	const struct batoni_window_peer *to = part_of_peer(transfer, put);
 
@@ -341,7 +341,7 @@ move(struct batoni_rma *rma, struct batoni_channel *channel,
 		return BATON_OK;
 	}
 	if (has_data(transfer, put) && !with_data && put->put.copied < transfer->bytes) {
-		status = copy(rma, transfer, put, budget_p);
+		status = copy_short(rma, transfer, put, budget_p);
 		if (status != BATON_OK)
 			return status;
 	}
@@ -518,8 +518,8 @@ batoni_put_unplace(struct batoni_rma *rma, struct batoni_transfer *transfer)
 }
 
 static inline void
-begin(const struct batoni_rma *rma, struct batoni_transfer *transfer,
-      struct batoni_pending *put)
+begin_put_copy(const struct batoni_rma *rma, struct batoni_transfer *transfer,
+               struct batoni_pending *put)
 {
 	put->transfer = transfer;
 	put->put.copied = 0;
@@ -537,7 +537,7 @@ batoni_put_issue_behind(struct batoni_rma *rma, struct batoni_transfer *transfer
 {
 	struct batoni_pending *put = &rma->pending[transfer->slot];
 
-	begin(rma, transfer, put);
+	begin_put_copy(rma, transfer, put);
 	rma->base.path.load.in_flight++;
 	enter_queue(rma, batoni_channel_of(rma, transfer->peer, transfer->tag),
 	            put, true);
@@ -553,7 +553,7 @@ batoni_put_issue(struct batoni_rma *rma, struct batoni_transfer *transfer)
 	size_t budget = BATONI_PUT_INLINE_MAX;
 	enum baton_status status = BATON_ERR_AGAIN;
 
-	begin(rma, transfer, put);
+	begin_put_copy(rma, transfer, put);
 	if (batoni_list_empty(&channel->queue) &&
 	    (!has_data(transfer, put) || transfer->bytes <= budget ||
 	     goes_with_message(transfer, put)))

@@ -62,7 +62,7 @@ BATONI_CUDA_LOOKUP(LOOKUP)
 static struct batoni_library driver = BATONI_LIBRARY;
 static struct batoni_cuda_api api;
 static const char *library; /* the argument of dlopen */
-static char version_text[32]; /* "12.2"; load() writes it */
+static char version_text[32]; /* "12.2"; load_driver() writes it */
 /* Release, when `api` is complete; pairs with the acquire in batoni_cuda_loaded. */
 static _Atomic(const struct batoni_cuda_api *) loaded;
 
@@ -191,7 +191,7 @@ initialise(void)
 }
 
 static void
-load(void)
+load_driver(void)
 {
 	void *handle = open_library();
 
@@ -208,7 +208,7 @@ load(void)
 static const struct batoni_cuda_api *
 try_load(void)
 {
-	batoni_library_once(&driver, load);
+	batoni_library_once(&driver, load_driver);
 	return batoni_cuda_loaded();
 }
 

@@ -348,8 +348,8 @@ batoni_cuda_copies_query(const struct cuda_gpu *gpu)
 
 /* The GPU is sick, so it is not known whether the copy goes on. */
 static enum baton_status
-fail(struct batoni_device *device, struct copy_stream stream, const char *call,
-     CUresult result)
+fail_copy(struct batoni_device *device, struct copy_stream stream, const char *call,
+          CUresult result)
 {
 	batoni_cuda_fail(stream.gpu, call, result);
 	return batoni_cuda_note(batoni_cuda_gpu(device), call, result);
@@ -384,7 +384,7 @@ test_number(struct batoni_device *device, struct copy_stream stream,
 		return BATON_PENDING;
 	return result == BATONI_CU_SUCCESS
 	               ? BATON_OK
-	               : fail(device, stream, "cuStreamQuery", result);
+	               : fail_copy(device, stream, "cuStreamQuery", result);
 }
 
 static enum baton_status
@@ -398,8 +398,8 @@ test_event(struct batoni_device *device, struct copy_stream stream,
 	if (result != BATONI_CU_SUCCESS) {
 		if (event)
 			batoni_cuda_event_lose(stream.gpu, event);
-		return fail(device, stream,
-		            event ? "cuEventQuery" : "cuStreamQuery", result);
+		return fail_copy(device, stream,
+		                 event ? "cuEventQuery" : "cuStreamQuery", result);
 	}
 	if (event)
 		batoni_cuda_event_give(stream.gpu, event);

@@ -105,7 +105,7 @@ do_unregister(struct batoni_job *job)
 /* ---- their life ----------------------------------------------------------- */
 
 static void
-drop(struct mapping *mapping)
+drop_registered(struct mapping *mapping)
 {
 	batoni_shm_unmap(mapping->base, mapping->bytes);
 	batoni_mem_keep(-1);
@@ -132,7 +132,7 @@ cleanup_unregistered(struct batoni_job *job)
 	 * unregistered it. */
 	if (result == BATONI_CU_SUCCESS || result == BATONI_CU_NOT_REGISTERED ||
 	    result == BATONI_CU_DEINITIALIZED) {
-		drop(mapping);
+		drop_registered(mapping);
 		return;
 	}
 	batoni_log(BATONI_LOG_WARN,
@@ -147,7 +147,7 @@ static void
 cleanup_registered(struct batoni_job *job)
 {
 	if (!batoni_cuda_is_pinned(&to_mapping(job)->pinning)) {
-		drop(to_mapping(job));
+		drop_registered(to_mapping(job));
 		return;
 	}
 	do_unregister(job);
@@ -165,12 +165,12 @@ refuse_at_once(enum baton_status status, const char *why, void *base, size_t byt
 }
 
 static enum baton_status
-refuse(struct mapping *mapping)
+refuse_registering(struct mapping *mapping)
 {
 	enum baton_status status =
 		batoni_cuda_refuse_pinning(mapping->gpu, &mapping->pinning);
 
-	drop(mapping);
+	drop_registered(mapping);
 	return status;
 }
 
@@ -198,7 +198,7 @@ batoni_cuda_pin(struct batoni_device *device, void *base, size_t bytes,
 	batoni_list_init(&mapping->link);
 	batoni_mem_keep(1);
 	if (batoni_job_start(&mapping->job)) {
-		drop(mapping);
+		drop_registered(mapping);
 		return batoni_refuse(BATON_ERR_SYSTEM,
 		                     "no thread to register memory on");
 	}
@@ -208,7 +208,7 @@ batoni_cuda_pin(struct batoni_device *device, void *base, size_t bytes,
 			gpu, begun_ns, "cuMemHostRegister has not returned",
 			"create communicators");
 	if (!batoni_cuda_is_pinned(&mapping->pinning))
-		return refuse(mapping);
+		return refuse_registering(mapping);
 	keep_listed(mapping);
 	return BATON_OK;
 }

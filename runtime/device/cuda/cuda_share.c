@@ -103,7 +103,7 @@ refuse_so(const struct cuda_gpu *gpu, const char *call, CUresult result,
 }
 
 static enum baton_status
-refuse(const struct cuda_gpu *gpu, const char *call, CUresult result)
+refuse_sharing(const struct cuda_gpu *gpu, const char *call, CUresult result)
 {
 	return refuse_so(gpu, call, result, cannot(result));
 }
@@ -209,7 +209,7 @@ name_memory(const struct cuda_gpu *gpu, const struct memory *memory,
 			"its allocation (cuMemCreate) was not made to be exported "
 			"as a file descriptor");
 	if (result != BATONI_CU_NOT_FOUND)
-		return refuse(gpu, call, result);
+		return refuse_sharing(gpu, call, result);
 	if (!memory->ipc_capable)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "the driver shares it neither by a file "
@@ -219,7 +219,7 @@ name_memory(const struct cuda_gpu *gpu, const struct memory *memory,
 		                     "the driver has no IPC handles");
 	result = api->ipc_handle(&name->ipc, memory->base);
 	if (result != BATONI_CU_SUCCESS)
-		return refuse(gpu, "cuIpcGetMemHandle", result);
+		return refuse_sharing(gpu, "cuIpcGetMemHandle", result);
 	name->kind = KIND_IPC;
 	return BATON_OK;
 }
@@ -234,7 +234,7 @@ find_memory(const struct cuda_gpu *gpu, const void *pointer, size_t bytes,
 	size_t offset;
 
 	if (result != BATONI_CU_SUCCESS)
-		return refuse(gpu, call, result);
+		return refuse_sharing(gpu, call, result);
 	offset = (size_t)((CUdeviceptr)(uintptr_t)pointer - memory->base);
 	if (offset > memory->bytes || bytes > memory->bytes - offset)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
@@ -263,7 +263,7 @@ share(const struct cuda_gpu *gpu, const void *pointer, size_t bytes,
 		return status;
 	result = gpu->api->device_uuid(&name.uuid, memory.device);
 	if (result != BATONI_CU_SUCCESS)
-		return refuse(gpu, "cuDeviceGetUuid", result);
+		return refuse_sharing(gpu, "cuDeviceGetUuid", result);
 	pthread_once(&identity_once, make_identity);
 	memcpy(name.process, identity, sizeof(name.process));
 	name.device = memory.device;
@@ -355,20 +355,20 @@ check_reach(const struct cuda_gpu *gpu, const struct name *name)
 
 	result = api->device_count(&count);
 	if (result != BATONI_CU_SUCCESS)
-		return refuse(gpu, "cuDeviceGetCount", result);
+		return refuse_sharing(gpu, "cuDeviceGetCount", result);
 	for (CUdevice i = 0; i < count; i++) {
 		CUuuid uuid;
 
 		result = api->device_uuid(&uuid, i);
 		if (result != BATONI_CU_SUCCESS)
-			return refuse(gpu, "cuDeviceGetUuid", result);
+			return refuse_sharing(gpu, "cuDeviceGetUuid", result);
 		if (memcmp(&uuid, &name->uuid, sizeof(uuid)) != 0)
 			continue;
 		if (i == gpu->number)
 			return BATON_OK;
 		result = api->peer_can(&can, gpu->number, i);
 		if (result != BATONI_CU_SUCCESS)
-			return refuse(gpu, "cuDeviceCanAccessPeer", result);
+			return refuse_sharing(gpu, "cuDeviceCanAccessPeer", result);
 		return can ? BATON_OK : cannot_reach(gpu, i);
 	}
 	return BATON_OK; /* this process does not see it: the driver decides */
@@ -405,7 +405,7 @@ ask_reach(const struct cuda_gpu *gpu, const void *pointer, int owner)
 
 	result = gpu->api->peer_can(&can, gpu->number, owner);
 	if (result != BATONI_CU_SUCCESS)
-		return refuse(gpu, "cuDeviceCanAccessPeer", result);
+		return refuse_sharing(gpu, "cuDeviceCanAccessPeer", result);
 	if (!can)
 		return cannot_reach(gpu, owner);
 	if (lacks_access(gpu, pointer))

@@ -142,7 +142,7 @@ hand_to_worker(struct stream *stream, struct batoni_stream_item *item)
 
 /* The stream has a new head: reach the item, and continue until the head has a word to wait for. */
 static void
-advance(struct stream *stream)
+advance_stream(struct stream *stream)
 {
 	struct batoni_stream_item *item;
 
@@ -191,7 +191,7 @@ host_enqueue(struct batoni_device *device, baton_stream handle,
 		block(stream);
 		return BATON_OK;
 	}
-	advance(stream);
+	advance_stream(stream);
 	return BATON_OK;
 }
 
@@ -217,7 +217,7 @@ host_release(struct batoni_device *device, _Atomic uint64_t *word,
 	}
 	while ((stream = ready)) {
 		ready = stream->blocked;
-		advance(stream);
+		advance_stream(stream);
 	}
 }
 

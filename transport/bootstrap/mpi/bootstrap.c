@@ -115,7 +115,7 @@ reduce(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes)
 
 /* The reduction's result, the same on all ranks. */
 static enum baton_status
-judge(const struct batoni_bootstrap *bootstrap, const struct batoni_mpi_boot *boot)
+judge_boot(const struct batoni_bootstrap *bootstrap, const struct batoni_mpi_boot *boot)
 {
 	const struct batoni_mpi_terms *all = &boot->all;
 
@@ -137,7 +137,7 @@ static enum baton_status
 gather(struct batoni_bootstrap *bootstrap, size_t bytes)
 {
 	struct batoni_mpi_boot *boot = batoni_mpi_boot_of(bootstrap);
-	enum baton_status status = judge(bootstrap, boot);
+	enum baton_status status = judge_boot(bootstrap, boot);
 	int code;
 
 	if (status != BATON_OK)
@@ -153,8 +153,8 @@ gather(struct batoni_bootstrap *bootstrap, size_t bytes)
 
 /* What is under way is done.  An error leaves nothing under way. */
 static enum baton_status
-go_on(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
-      const void **all_p)
+go_on_exchanging(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
+                 const void **all_p)
 {
 	struct batoni_mpi_boot *boot = batoni_mpi_boot_of(bootstrap);
 	enum batoni_mpi_phase was = boot->phase;
@@ -198,7 +198,7 @@ exchange(struct batoni_bootstrap *bootstrap, const void *mine, size_t bytes,
 		                               : "MPI_Test",
 		                         code);
 	}
-	return done ? go_on(bootstrap, mine, bytes, all_p) : BATON_PENDING;
+	return done ? go_on_exchanging(bootstrap, mine, bytes, all_p) : BATON_PENDING;
 }
 
 /* Does MPI still have an operation of an exchange? */

@@ -46,7 +46,7 @@ struct attempt {
 };
 
 static bool
-fail(struct attempt *attempt, enum baton_status status, const char *why)
+fail_attempt(struct attempt *attempt, enum baton_status status, const char *why)
 {
 	attempt->status = status;
 	snprintf(attempt->why, sizeof(attempt->why), "%s", why);
@@ -166,20 +166,20 @@ hear_reply(struct attempt *attempt, const struct batoni_tcp_hello *hello,
 	if (!read_whole(attempt, bytes, sizeof(bytes)))
 		return false;
 	if (!batoni_tcp_reply_decode(bytes, reply))
-		return fail(attempt, BATON_ERR_INVALID,
-		            "what listens there does not speak Baton's protocol");
+		return fail_attempt(attempt, BATON_ERR_INVALID,
+		                    "what listens there does not speak Baton's protocol");
 	if (reply->version != BATONI_TCP_VERSION)
-		return fail(attempt, BATON_ERR_INVALID,
-		            "the version of Baton is not the same on all ranks");
+		return fail_attempt(attempt, BATON_ERR_INVALID,
+		                    "the version of Baton is not the same on all ranks");
 	if (reply->answer != BATONI_TCP_PROVE)
-		return fail(attempt, BATON_ERR_INVALID,
-		            "the port belongs to another id by now: this one is "
-		            "spent, or was given up");
+		return fail_attempt(attempt, BATON_ERR_INVALID,
+		                    "the port belongs to another id by now: this one is "
+		                    "spent, or was given up");
 	batoni_tcp_prove(attempt->key, 'L', hello, reply->challenge, proof);
 	if (!batoni_tcp_same(proof, reply->proof, sizeof(proof)))
-		return fail(attempt, BATON_ERR_INVALID,
-		            "what listens there has another secret (BATON_SECRET "
-		            "is the same on all ranks)");
+		return fail_attempt(attempt, BATON_ERR_INVALID,
+		                    "what listens there has another secret (BATON_SECRET "
+		                    "is the same on all ranks)");
 	return true;
 }
 
@@ -193,18 +193,18 @@ hear_verdict(struct attempt *attempt, enum batoni_tcp_word expected,
 		return false;
 	if (!batoni_tcp_verdict_decode(bytes, verdict) ||
 	    (verdict->word != expected && verdict->word != BATONI_TCP_REFUSED))
-		return fail(attempt, BATON_ERR_INVALID,
-		            "what listens there breaks the rules of Baton's "
-		            "protocol");
+		return fail_attempt(attempt, BATON_ERR_INVALID,
+		                    "what listens there breaks the rules of Baton's "
+		                    "protocol");
 	if (verdict->word == BATONI_TCP_REFUSED)
-		return fail(attempt, (enum baton_status)verdict->status,
-		            verdict->why);
+		return fail_attempt(attempt, (enum baton_status)verdict->status,
+		                    verdict->why);
 	return true;
 }
 
 /* True: *home_p is set, and attempt->fd is the link. */
 static bool
-meet(struct attempt *attempt, int *home_p)
+meet_rendezvous(struct attempt *attempt, int *home_p)
 {
 	struct batoni_tcp_hello hello = {.version = BATONI_TCP_VERSION,
 	                                 .rank = (uint32_t)attempt->rank,
@@ -215,8 +215,8 @@ meet(struct attempt *attempt, int *home_p)
 
 	memcpy(hello.nonce, attempt->key->nonce, sizeof(hello.nonce));
 	if (!batoni_tcp_random(hello.challenge, sizeof(hello.challenge)))
-		return fail(attempt, BATON_ERR_SYSTEM,
-		            "getrandom gives no random numbers");
+		return fail_attempt(attempt, BATON_ERR_SYSTEM,
+		                    "getrandom gives no random numbers");
 	batoni_tcp_hello_encode(&hello, bytes);
 	if (!send_whole(attempt, bytes, sizeof(bytes)) ||
 	    !hear_reply(attempt, &hello, &reply))
@@ -234,7 +234,7 @@ meet(struct attempt *attempt, int *home_p)
 
 /* Why the attempts have come to nothing. */
 static enum baton_status
-refuse(const struct attempt *attempt, int64_t timeout_ns)
+refuse_attempt(const struct attempt *attempt, int64_t timeout_ns)
 {
 	long long ms = (long long)(timeout_ns / 1000000);
 	int rank = attempt->rank;
@@ -283,7 +283,7 @@ once(struct attempt *attempt, const struct batoni_side_address addresses[], int 
 {
 	for (int i = 0; i < n; i++) {
 		if (connect_to(attempt, &addresses[i]))
-			return meet(attempt, home_p);
+			return meet_rendezvous(attempt, home_p);
 		attempt->nobody |= attempt->error == ECONNREFUSED;
 		if (attempt->fd >= 0 && i + 1 < n)
 			close(attempt->fd);
@@ -329,7 +329,7 @@ batoni_tcp_connect_at(const struct batoni_side_key *key,
 			close(attempt.fd);
 		tell_of_waiting(&attempt, batoni_real_ns());
 		if (!may_try_again(&attempt, again, tries++))
-			return refuse(&attempt, timeout_ns);
+			return refuse_attempt(&attempt, timeout_ns);
 		nanosleep(&pause, NULL);
 	}
 }

@@ -92,7 +92,7 @@ is_open(const struct spoke *spoke)
 }
 
 static void
-fail(struct spoke *spoke, enum batoni_tcp_gone error)
+fail_spoke(struct spoke *spoke, enum batoni_tcp_gone error)
 {
 	if (!spoke->link.error)
 		spoke->link.error = error;
@@ -105,7 +105,7 @@ queue(struct spoke *spoke, const struct batoni_tcp_frame *frame,
 	if (!is_open(spoke) || spoke->bye)
 		return;
 	if (!batoni_tcp_link_queue(&spoke->link, frame, bytes, keep, tag))
-		fail(spoke, BATONI_TCP_NO_MEMORY);
+		fail_spoke(spoke, BATONI_TCP_NO_MEMORY);
 	spoke->hub->work = true;
 }
 
@@ -138,7 +138,7 @@ send_all(struct hub *hub, struct table *table, bool local)
 			continue;
 		if (!batoni_tcp_link_queue(&spoke->link, &frame, table->all,
 		                           true, table)) {
-			fail(spoke, BATONI_TCP_NO_MEMORY);
+			fail_spoke(spoke, BATONI_TCP_NO_MEMORY);
 			continue;
 		}
 		table->refs++;
@@ -193,8 +193,8 @@ bring(struct spoke *spoke, const struct batoni_tcp_frame *frame)
 	struct table *table = table_for(spoke->hub, frame);
 
 	if (!table || spoke->brought) {
-		fail(spoke, table ? BATONI_TCP_BROKE_RULES
-		                  : BATONI_TCP_NO_MEMORY);
+		fail_spoke(spoke, table ? BATONI_TCP_BROKE_RULES
+		                        : BATONI_TCP_NO_MEMORY);
 		return;
 	}
 	spoke->brought = true;
@@ -224,7 +224,7 @@ hub_room(struct batoni_tcp_link *link, const struct batoni_tcp_frame *frame)
 		return NULL;
 	table = table_for(spoke->hub, frame);
 	if (!table)
-		fail(spoke, BATONI_TCP_NO_MEMORY);
+		fail_spoke(spoke, BATONI_TCP_NO_MEMORY);
 	if (!table || !fits(table, frame))
 		return table ? spoke->hub->nowhere : NULL;
 	return table->all + (size_t)spoke->rank * table->bytes;
@@ -249,7 +249,7 @@ hub_arrived(struct batoni_tcp_link *link, const struct batoni_tcp_frame *frame)
 	struct spoke *spoke = to_spoke(link);
 
 	if (frame->from != (uint32_t)spoke->rank) {
-		fail(spoke, BATONI_TCP_BROKE_RULES);
+		fail_spoke(spoke, BATONI_TCP_BROKE_RULES);
 		return;
 	}
 	switch (frame->kind) {
@@ -270,7 +270,7 @@ hub_arrived(struct batoni_tcp_link *link, const struct batoni_tcp_frame *frame)
 		spoke->after = frame->what;
 		return;
 	default:
-		fail(spoke, BATONI_TCP_BROKE_RULES);
+		fail_spoke(spoke, BATONI_TCP_BROKE_RULES);
 	}
 }
 
@@ -395,7 +395,7 @@ let_go(const struct hub *hub)
 		if (!hub->spokes[i].local &&
 		    send(hub->spokes[i].link.fd, bytes, sizeof(bytes),
 		         MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(bytes))
-			fail(&hub->spokes[i], BATONI_TCP_CLOSED);
+			fail_spoke(&hub->spokes[i], BATONI_TCP_CLOSED);
 	}
 }
 
@@ -418,7 +418,7 @@ hub_main(void *argument)
 			/* Not read, but its end is seen. */
 			if (spoke->blocked &&
 			    events[i].events & (EPOLLERR | EPOLLHUP))
-				fail(spoke, BATONI_TCP_CLOSED);
+				fail_spoke(spoke, BATONI_TCP_CLOSED);
 			else if (!spoke->blocked)
 				batoni_tcp_link_read(&spoke->link);
 			/* At once, so that the others hear of ends in their order. */

@@ -65,7 +65,7 @@ batoni_tcp_link_queue(struct batoni_tcp_link *link,
 }
 
 static void
-fail(struct batoni_tcp_link *link, enum batoni_tcp_gone error, int code)
+fail_link(struct batoni_tcp_link *link, enum batoni_tcp_gone error, int code)
 {
 	if (link->error)
 		return;
@@ -74,7 +74,7 @@ fail(struct batoni_tcp_link *link, enum batoni_tcp_gone error, int code)
 }
 
 static void
-drop(struct batoni_tcp_link *link, struct item *item)
+drop_item(struct batoni_tcp_link *link, struct item *item)
 {
 	batoni_list_remove(&item->link);
 	if (item->tag && link->ops->written)
@@ -94,11 +94,11 @@ take_bytes(struct batoni_tcp_link *link, void *to, size_t n)
 	if (got > 0)
 		return (size_t)got;
 	if (got == 0)
-		fail(link, BATONI_TCP_CLOSED, 0);
+		fail_link(link, BATONI_TCP_CLOSED, 0);
 	else if (errno == ECONNRESET || errno == EPIPE)
-		fail(link, BATONI_TCP_CLOSED, errno);
+		fail_link(link, BATONI_TCP_CLOSED, errno);
 	else if (errno != EAGAIN && errno != EINTR)
-		fail(link, BATONI_TCP_LOST, errno);
+		fail_link(link, BATONI_TCP_LOST, errno);
 	return 0;
 }
 
@@ -114,14 +114,14 @@ read_head(struct batoni_tcp_link *link)
 		return false;
 	link->body_got = 0;
 	if (!batoni_tcp_frame_decode(link->head, link->size, &link->frame)) {
-		fail(link, BATONI_TCP_BROKE_RULES, 0);
+		fail_link(link, BATONI_TCP_BROKE_RULES, 0);
 		return false;
 	}
 	if (link->frame.length == 0)
 		return true;
 	link->body = link->ops->room(link, &link->frame);
 	if (!link->body)
-		fail(link, BATONI_TCP_BROKE_RULES, 0);
+		fail_link(link, BATONI_TCP_BROKE_RULES, 0);
 	return link->body != NULL;
 }
 
@@ -172,9 +172,9 @@ write_some(struct batoni_tcp_link *link, struct item *item)
 		return true;
 	}
 	if (errno == ECONNRESET || errno == EPIPE)
-		fail(link, BATONI_TCP_CLOSED, errno);
+		fail_link(link, BATONI_TCP_CLOSED, errno);
 	else if (errno != EAGAIN && errno != EINTR)
-		fail(link, BATONI_TCP_LOST, errno);
+		fail_link(link, BATONI_TCP_LOST, errno);
 	return false;
 }
 
@@ -187,7 +187,7 @@ batoni_tcp_link_write(struct batoni_tcp_link *link)
 		if (!write_some(link, item))
 			return false;
 		if (item->sent == sizeof(item->head) + item->length)
-			drop(link, item);
+			drop_item(link, item);
 	}
 	return batoni_list_empty(&link->out);
 }
@@ -196,7 +196,7 @@ void
 batoni_tcp_link_fini(struct batoni_tcp_link *link)
 {
 	while (!batoni_list_empty(&link->out))
-		drop(link, to_item(link->out.next));
+		drop_item(link, to_item(link->out.next));
 	if (link->fd >= 0)
 		close(link->fd);
 	link->fd = -1;

@@ -80,7 +80,7 @@ send_data(struct batoni_tcp *tcp, const struct batoni_transfer *transfer,
 }
 
 static void
-finish(struct batoni_tcp *tcp, struct batoni_tcp_node *node, enum baton_status status)
+finish_node(struct batoni_tcp *tcp, struct batoni_tcp_node *node, enum baton_status status)
 {
 	node->state = BATONI_TCP_OVER;
 	node->status = status;
@@ -126,7 +126,7 @@ hear_ready(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame)
 		batoni_list_remove(&send->link);
 		send_data(tcp, send->transfer, frame->slot, frame->bytes);
 		batoni_transfer_moved(send->transfer, send->transfer->bytes);
-		finish(tcp, send, BATON_OK);
+		finish_node(tcp, send, BATON_OK);
 		return;
 	}
 	if (peer->readies_n >= tcp->slots_most) {
@@ -205,8 +205,8 @@ may_end_retracting(struct batoni_tcp *tcp)
 	struct batoni_tcp_any *any = &tcp->any;
 
 	if (any->node->state == BATONI_TCP_RETRACTING && any->out == 0)
-		finish(tcp, any->node,
-		       any->came ? any->status : BATON_ERR_CANCELED);
+		finish_node(tcp, any->node,
+		            any->came ? any->status : BATON_ERR_CANCELED);
 }
 
 static void
@@ -222,8 +222,8 @@ hear_any(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame)
 	tcp->peers[frame->from].any_out = false;
 	any->out--;
 	if (any->node->state == BATONI_TCP_POSTED) {
-		finish(tcp, any->node,
-		       give_any(tcp, tcp->body, frame->length, frame->bytes));
+		finish_node(tcp, any->node,
+		            give_any(tcp, tcp->body, frame->length, frame->bytes));
 	} else if (any->node->state == BATONI_TCP_RETRACTING && !any->came) {
 		any->came = true;
 		any->status = give_any(tcp, tcp->body, frame->length,
@@ -246,9 +246,9 @@ take_kept(struct batoni_tcp *tcp)
 
 		if (!peer->kept)
 			continue;
-		finish(tcp, any->node,
-		       give_any(tcp, peer->kept, peer->kept_n,
-		                peer->kept_bytes));
+		finish_node(tcp, any->node,
+		            give_any(tcp, peer->kept, peer->kept_n,
+		                     peer->kept_bytes));
 		batoni_free(peer->kept);
 		peer->kept = NULL;
 		any->turn = rank + 1;
@@ -336,7 +336,7 @@ hear_data(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame)
 	if (frame->length && !node->scrapped)
 		memcpy(transfer->buffer, tcp->body, frame->length);
 	batoni_transfer_moved(transfer, frame->bytes);
-	finish(tcp, node, frame->bytes > transfer->bytes ? BATON_ERR_TRUNCATED
+	finish_node(tcp, node, frame->bytes > transfer->bytes ? BATON_ERR_TRUNCATED
 	                                                  : BATON_OK);
 }
 
@@ -378,7 +378,7 @@ hear_retracted(struct batoni_tcp *tcp, const struct batoni_tcp_frame *frame)
 	if (!node)
 		return;
 	if (node->state == BATONI_TCP_RETRACTING)
-		finish(tcp, node, BATON_ERR_CANCELED);
+		finish_node(tcp, node, BATON_ERR_CANCELED);
 	else
 		tcp->link.error = BATONI_TCP_BROKE_RULES;
 }

@@ -72,7 +72,7 @@ agree(const struct batoni_accord *accord, struct batoni_comm_setup *setup)
 }
 
 static enum baton_status
-begin(struct batoni_opening *opening)
+begin_opening_sockets(struct batoni_opening *opening)
 {
 	struct batoni_tcp *tcp = batoni_tcp_of(opening->bootstrap);
 	enum baton_status status = batoni_tcp_alloc(tcp, &opening->config);
@@ -85,13 +85,13 @@ begin(struct batoni_opening *opening)
 }
 
 static enum baton_status
-step(struct batoni_opening *opening, const struct batoni_cards *cards)
+step_sockets(struct batoni_opening *opening, const struct batoni_cards *cards)
 {
 	struct batoni_tcp *tcp = batoni_tcp_of(opening->bootstrap);
 	enum baton_status status;
 
 	if (opening->round == 0)
-		return begin(opening);
+		return begin_opening_sockets(opening);
 	status = batoni_segments_step(&tcp->segments, &tcp->base, opening,
 	                              cards, "messages without MPI go between "
 	                                     "processes of one node; start the program "
@@ -106,7 +106,7 @@ step(struct batoni_opening *opening, const struct batoni_cards *cards)
 
 /* The transport is open: only then has it anything of its own. */
 static void
-give_up(struct batoni_opening *opening)
+give_up_sockets(struct batoni_opening *opening)
 {
 	opening->engine->driver_lock();
 	opening->transport->ops->close(opening->transport, true);
@@ -117,6 +117,6 @@ const struct batoni_opening_ops batoni_opening_tcp_ops = {
 	.check = check_setup_of_sockets,
 	.reach = reach,
 	.agree = agree,
-	.step = step,
-	.give_up = give_up,
+	.step = step_sockets,
+	.give_up = give_up_sockets,
 };

@@ -82,7 +82,7 @@ compress(struct sha256 *sha)
 }
 
 static void
-begin(struct sha256 *sha)
+sha256_begin(struct sha256 *sha)
 {
 	static const uint32_t first[8] = {
 		0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
@@ -132,7 +132,7 @@ begin_keyed(struct sha256 *sha, const unsigned char key[BLOCK],
 
 	for (int i = 0; i < BLOCK; i++)
 		changed[i] = key[i] ^ with;
-	begin(sha);
+	sha256_begin(sha);
 	sha256_add(sha, changed, sizeof(changed));
 }
 
@@ -146,7 +146,7 @@ batoni_tcp_hmac(const void *key, size_t key_bytes, const void *text,
 	if (key_bytes <= BLOCK) {
 		memcpy(padded, key, key_bytes);
 	} else {
-		begin(&sha);
+		sha256_begin(&sha);
 		sha256_add(&sha, key, key_bytes);
 		sha256_finish(&sha, padded);
 	}

@@ -230,7 +230,7 @@ send_verdict(int fd, enum batoni_tcp_word word, int32_t status, const char *why)
 
 /* why: NULL where the applicant itself has hung up. */
 static void
-drop(struct batoni_rendezvous *rendezvous, struct applicant *applicant, const char *why)
+drop_applicant(struct batoni_rendezvous *rendezvous, struct applicant *applicant, const char *why)
 {
 	if (why) {
 		rendezvous->refused++;
@@ -262,7 +262,7 @@ place_for_one(struct batoni_rendezvous *rendezvous)
 	}
 	if (oldest->state == PROVEN)
 		return NULL;
-	drop(rendezvous, oldest, "too many connect at once");
+	drop_applicant(rendezvous, oldest, "too many connect at once");
 	return oldest;
 }
 
@@ -311,7 +311,7 @@ read_part(struct batoni_rendezvous *rendezvous, struct applicant *applicant, siz
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (got <= 0) {
-		drop(rendezvous, applicant, applicant->state == PROOF
+		drop_applicant(rendezvous, applicant, applicant->state == PROOF
 		                          ? "it closed before it proved that it "
 		                            "knows the secret: another secret, or "
 		                            "its program has ended"
@@ -332,7 +332,7 @@ hear_hello(struct batoni_rendezvous *rendezvous, struct applicant *applicant)
 	if (!read_part(rendezvous, applicant, BATONI_TCP_HELLO_BYTES))
 		return;
 	if (!batoni_tcp_hello_decode(applicant->in, &applicant->hello)) {
-		drop(rendezvous, applicant, "it does not speak Baton's protocol");
+		drop_applicant(rendezvous, applicant, "it does not speak Baton's protocol");
 		return;
 	}
 	if (applicant->hello.version != BATONI_TCP_VERSION)
@@ -343,7 +343,7 @@ hear_hello(struct batoni_rendezvous *rendezvous, struct applicant *applicant)
 	if (reply.answer == BATONI_TCP_PROVE) {
 		if (!batoni_tcp_random(applicant->challenge,
 		                       sizeof(applicant->challenge))) {
-			drop(rendezvous, applicant, "this node has no random numbers");
+			drop_applicant(rendezvous, applicant, "this node has no random numbers");
 			return;
 		}
 		memcpy(reply.challenge, applicant->challenge,
@@ -355,11 +355,11 @@ hear_hello(struct batoni_rendezvous *rendezvous, struct applicant *applicant)
 	applicant->got = 0;
 	applicant->state = PROOF;
 	if (!send_whole(applicant->fd, bytes, sizeof(bytes)))
-		drop(rendezvous, applicant, "it does not take an answer");
+		drop_applicant(rendezvous, applicant, "it does not take an answer");
 	else if (reply.answer == BATONI_TCP_OTHER_VERSION)
-		drop(rendezvous, applicant, "it is another version of Baton");
+		drop_applicant(rendezvous, applicant, "it is another version of Baton");
 	else if (reply.answer == BATONI_TCP_OTHER_ID)
-		drop(rendezvous, applicant, "it has another id");
+		drop_applicant(rendezvous, applicant, "it has another id");
 }
 
 static void
@@ -377,7 +377,7 @@ hear_proof(struct batoni_rendezvous *rendezvous, struct applicant *applicant)
 	}
 	send_verdict(applicant->fd, BATONI_TCP_REFUSED, BATON_ERR_INVALID,
 	             "the secret is another one");
-	drop(rendezvous, applicant, "it has another secret");
+	drop_applicant(rendezvous, applicant, "it has another secret");
 }
 
 static void
@@ -388,7 +388,7 @@ expire(struct batoni_rendezvous *rendezvous, uint64_t now)
 
 		if ((applicant->state == HELLO || applicant->state == PROOF) &&
 		    now >= applicant->limit_ns)
-			drop(rendezvous, applicant, "it did not prove itself in time");
+			drop_applicant(rendezvous, applicant, "it did not prove itself in time");
 	}
 }
 
@@ -502,7 +502,7 @@ take_in(struct batoni_rendezvous *rendezvous, struct applicant *applicant, bool 
 		         rank, applicant->from, applicant->hello.size, rendezvous->size);
 		send_verdict(applicant->fd, BATONI_TCP_REFUSED, BATON_ERR_INVALID,
 		             why);
-		drop(rendezvous, applicant, "it has another size");
+		drop_applicant(rendezvous, applicant, "it has another size");
 		return BATON_ERR_INVALID;
 	}
 	if (here[rank]) {
@@ -511,11 +511,11 @@ take_in(struct batoni_rendezvous *rendezvous, struct applicant *applicant, bool 
 		snprintf(text, sizeof(text), "rank %d is taken", rank);
 		send_verdict(applicant->fd, BATONI_TCP_REFUSED, BATON_ERR_INVALID,
 		             text);
-		drop(rendezvous, applicant, text);
+		drop_applicant(rendezvous, applicant, text);
 		return BATON_OK;
 	}
 	if (!send_verdict(applicant->fd, BATONI_TCP_ADMITTED, 0, "")) {
-		drop(rendezvous, applicant, "it does not take an answer");
+		drop_applicant(rendezvous, applicant, "it does not take an answer");
 		return BATON_OK;
 	}
 	here[rank] = true;
