@@ -14,11 +14,12 @@
 static const struct command {
 	const char *name;
 	int (*run)(int argc, char **argv);
+	bool of_job; /* all ranks of a job run it together */
 } commands[] = {
-	{"info", info_main},
-	{"doctor", doctor_main},
-	{"trace", trace_main},
-	{"perf", perf_main},
+	{"info", info_main, true},
+	{"doctor", doctor_main, true},
+	{"trace", trace_main, false},
+	{"perf", perf_main, true},
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -236,5 +237,8 @@ main(int argc, char **argv)
 	tool_argp(&argp, argc, argv, ARGP_IN_ORDER, &choice);
 	snprintf(name, sizeof(name), "baton %s", choice.command->name);
 	choice.argv[0] = name;
+	/* Rank 0 prints and writes the same. */
+	if (!choice.command->of_job && is_as_rank_0())
+		return 0;
 	return choice.command->run(choice.argc, choice.argv);
 }

@@ -316,6 +316,8 @@ def check_quiet(tool):
         require(err.count('Try `baton') == 1, err)
     out, _ = tool.run('perf', '--help')
     require(out.count('Usage: ') == 1, out)
+    _, err = tool.run('trace', '/nowhere', status=2)
+    require(err.count('/nowhere cannot be read') == 1, err)
 
 
 def complete(*words):
