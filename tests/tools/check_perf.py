@@ -259,6 +259,7 @@ def check_arguments(tool):
             (('-p', 'direct', '-p', 'near', '-p', 'message'),
              '--path is given twice for puts: direct and message'),
             (('--memory', 'x'), '--memory is "x"; it is one of: heap, block'),
+            (('--plot', ''), '--plot takes the name of a file'),
             (('--against', 'ucx'), '--against is "ucx"; it is one of: mpi, nccl'),
             (('--json', '--csv'), '--json and --csv are given; one is allowed'),
             (('--perv',), "unrecognized option '--perv'")):

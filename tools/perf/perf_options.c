@@ -237,6 +237,8 @@ parse(int key, char *word, struct argp_state *state)
 		o->csv = true;
 		return 0;
 	case KEY_PLOT:
+		if (!*word)
+			argp_error(state, "--plot takes the name of a file");
 		o->plot = word;
 		return 0;
 	case ARGP_KEY_ARG:
