@@ -208,13 +208,14 @@ refuse_arguments(const char *call, enum batoni_op_kind kind,
                  const struct baton_comm *comm, const struct batoni_arguments *a)
 {
 	size_t size = baton_datatype_size(a->type);
+	bool receives = kind == BATONI_KIND_RECV;
 
 	if (size == 0)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: type is %d; datatypes are 0 to %d",
 		                     call, (int)a->type,
 		                     BATON_DATATYPE_COUNT - 1);
-	if (a->peer == BATON_ANY_SOURCE && kind != BATONI_KIND_RECV)
+	if (a->peer == BATON_ANY_SOURCE && !receives)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: peer is %d (BATON_ANY_SOURCE), which is "
 		                     "for receives; ranks are 0 to %d",
@@ -222,22 +223,26 @@ refuse_arguments(const char *call, enum batoni_op_kind kind,
 	if ((a->peer < 0 && a->peer != BATON_ANY_SOURCE) ||
 	    a->peer >= comm->size)
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: peer is %d; ranks are 0 to %d", call,
-		                     a->peer, comm->size - 1);
+		                     "%s: peer is %d; ranks are 0 to %d%s", call,
+		                     a->peer, comm->size - 1,
+		                     receives ? ", and BATON_ANY_SOURCE is -1"
+		                              : "");
 	if (a->tag > 0 && comm->tag_max == 0)
 		return batoni_refuse(BATON_ERR_UNSUPPORTED,
 		                     "%s: tag is %d; the %s transport has no "
 		                     "tags but 0",
 		                     call, a->tag, comm->transport_ops->name);
-	if (a->tag == BATON_ANY_TAG && kind != BATONI_KIND_RECV)
+	if (a->tag == BATON_ANY_TAG && !receives)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: tag is %d (BATON_ANY_TAG), which is for "
 		                     "receives; tags are 0 to %d",
 		                     call, a->tag, comm->tag_max);
 	if ((a->tag < 0 && a->tag != BATON_ANY_TAG) || a->tag > comm->tag_max)
 		return batoni_refuse(BATON_ERR_INVALID,
-		                     "%s: tag is %d; tags are 0 to %d", call,
-		                     a->tag, comm->tag_max);
+		                     "%s: tag is %d; tags are 0 to %d%s", call,
+		                     a->tag, comm->tag_max,
+		                     receives ? ", and BATON_ANY_TAG is -1"
+		                              : "");
 	if (a->count > INT64_MAX / size)
 		return batoni_refuse(BATON_ERR_INVALID,
 		                     "%s: count is %zu elements of %zu byte%s; the "

@@ -208,10 +208,15 @@ batoni_take_claim(const char *call, struct baton_comm *comm,
 	*claim_p = batoni_claim_take(comm, message);
 	if (*claim_p)
 		return BATON_OK;
+	if (!message)
+		return batoni_refuse(BATON_ERR_STALE,
+		                     "%s: message is 0, which is none; baton_probe "
+		                     "writes one when it returns BATON_OK",
+		                     call);
 	return batoni_refuse(BATON_ERR_STALE,
-	                     "%s: message is 0x%llx, which is none that a probe "
-	                     "of this communicator has found and no call has "
-	                     "received",
+	                     "%s: message 0x%llx does not wait for a receive: it "
+	                     "was received already, or no probe of this "
+	                     "communicator has found it",
 	                     call, (unsigned long long)message);
 }
 

@@ -80,6 +80,7 @@ batoni_tensors_explain(const struct batoni_op *op, char *text, size_t size)
 	if (list || op->status != BATON_ERR_MISMATCH || !has_met(op))
 		return false;
 	snprintf(text, size,
-	         "a list of tensors came, which baton_recv_tensors receives");
+	         "a list of tensors came, which baton_recv_tensors receives, and "
+	         "baton_recv_message_tensors if a probe has found it");
 	return true;
 }

@@ -101,7 +101,7 @@ a_message_of_any_length_is_found_and_received(struct conform *c)
 			                                 BATON_UINT8, message,
 			                                 c->comm, c->stream,
 			                                 NULL, NULL),
-			              "baton_recv_message message");
+			              "baton_recv_message message received already");
 		}
 		/* What is sent next is not there before. */
 		conform_sync(c);
@@ -536,10 +536,10 @@ a_probe_that_cannot_be_is_refused(struct conform *c)
 
 	CHECK_REFUSED(c, BATON_ERR_INVALID,
 	              baton_probe(c->size, 0, c->comm, &message, NULL),
-	              "baton_probe: peer");
+	              "baton_probe: peer BATON_ANY_SOURCE");
 	CHECK_REFUSED(c, BATON_ERR_INVALID,
 	              baton_probe(0, -7, c->comm, &message, NULL),
-	              "baton_probe: tag -7");
+	              "baton_probe: tag -7 BATON_ANY_TAG");
 	CHECK_REFUSED(c, BATON_ERR_INVALID,
 	              baton_probe(0, 0, c->comm, NULL, NULL), "message_p");
 	CHECK_REFUSED(c, BATON_ERR_INVALID,
@@ -549,11 +549,11 @@ a_probe_that_cannot_be_is_refused(struct conform *c)
 	CHECK_REFUSED(c, BATON_ERR_STALE,
 	              baton_recv_message(&value, 4, BATON_UINT8, 0, c->comm,
 	                                 c->stream, NULL, NULL),
-	              "0x0");
+	              "message is 0 baton_probe BATON_OK");
 	CHECK_REFUSED(c, BATON_ERR_STALE,
 	              baton_recv_message(&value, 4, BATON_UINT8, UINT64_MAX,
 	                                 c->comm, c->stream, NULL, NULL),
-	              "0xffffffffffffffff");
+	              "0xffffffffffffffff no probe");
 	CHECK_OK(c, baton_group_begin(c->comm));
 	CHECK_REFUSED(c, BATON_ERR_INVALID,
 	              baton_probe(0, 0, c->comm, &message, NULL), "group");
