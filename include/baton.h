@@ -649,7 +649,8 @@ struct baton_message_info {
  *            issued.  A probe finds nothing that would leave no slot for that.
  * info_p     what the message is; or NULL.
  *
- * A probe drives, and does not wait for a message.  It finds none that an earlier receive could take, whether the
+ * A probe drives, with BATON_PROGRESS_CALLS too, and does not wait for a message; in a loop that finds nothing for long it
+ * yields the core.  It finds none that an earlier receive could take, whether the
  * stream of that receive has reached it or not, nor one behind such a message of the same peer and tag.  Messages of
  * one peer and tag are found in the order of the sends; later receives meet those behind a message that was found.
  * No stream takes part: what the program has enqueued on streams counts as called.  When the process of a peer is gone,

@@ -44,6 +44,8 @@ struct batoni_thread {
 	bool uncancellable;       /* until it releases the driver lock */
 	bool in_region;           /* of BATONI_UNCANCELLED */
 	bool shares_core;         /* its last wait ended just behind a yield (wait.c) */
+	bool probe_yielded;       /* its last probe found nothing, and yielded */
+	uint16_t idle_probes;     /* that found nothing, since one that did */
 	int cancel_state;         /* while uncancellable: the program's state */
 };
 

@@ -34,7 +34,8 @@
  *
  * Where two ranks share a core, a rank that polls keeps the awaited one from sending until its first
  * yield.  So a thread remembers whether its last events came while it yielded (`shares_core`);
- * it then yields after a few passes.  Events that come at any other time clear this.
+ * it then yields after a few passes.  Events that come at any other time clear this.  A loop of probes
+ * does the same (batoni_probed); other polls leave it to the program.
  *
  * Claimants (batoni_lock) are not sleepers: they spin and yield their core.  A driver checks
  * for claimants after each pass and releases the lock.  The releasing thread hands the lock
@@ -61,6 +62,9 @@
 #define SHARED_SPINS 16u /* passes without events before a yield, on a shared core */
 #define LISTEN_SPINS 10000u /* the same, if a peer's signal would end the sleep */
 #define YIELD_PASSES 10000u
+/* The same for probes, which make more than a pass each. */
+#define SHARED_PROBES 4u
+#define YIELD_PROBES 2000u
 #define CLAIMANT_YIELDS 100u
 #define SLEEP_MAX_NS 1000000000u /* also the period of the peers' liveness check */
 #define SLEEP_HEALTH_NS 250000000u /* the same, where batoni_awaits_health */
@@ -349,6 +353,26 @@ batoni_wait_until(struct batoni_awaited *awaited,
 	batoni_sleeper_pass_on(&sleeper);
 	batoni_thread.waits = false;
 	return ready;
+}
+
+void
+batoni_probed(bool found)
+{
+	struct batoni_thread *self = &batoni_thread;
+
+	if (found) {
+		if (self->idle_probes)
+			self->shares_core = self->probe_yielded;
+		self->idle_probes = 0;
+		return;
+	}
+	if (self->idle_probes < YIELD_PROBES)
+		self->idle_probes++;
+	self->probe_yielded = self->idle_probes == YIELD_PROBES ||
+	                      (self->shares_core &&
+	                       self->idle_probes % SHARED_PROBES == 0);
+	if (self->probe_yielded)
+		sched_yield();
 }
 
 void

@@ -11,6 +11,10 @@
 bool batoni_wait_until(struct batoni_awaited *awaited,
                        const struct baton_comm *comm, int64_t timeout_ns);
 
+/* A probe has, or has not, found a message.  A program that awaits one has nothing to sleep in, so its loop yields the core
+ * as a wait does. */
+void batoni_probed(bool found);
+
 /* The driver gives other threads a turn. */
 void batoni_yield_driver(unsigned tries);
 

@@ -186,6 +186,7 @@ baton_probe(int peer, int tag, struct baton_comm *comm,
 	status = batoni_drive_until(probe_further, &p, BATONI_NEVER);
 	if (status != BATON_OK)
 		return refuse_failed(call, &p, status);
+	batoni_probed(!p.none);
 	if (p.none)
 		return BATON_PENDING;
 	if (info_p)

@@ -7,6 +7,7 @@
  */
 #include <signal.h>
 #include <stdio.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -484,6 +485,50 @@ START_TEST(a_communicator_that_is_probed_no_more_is_not_checked)
 }
 END_TEST
 
+/* A rank that needs this thread's core to send. */
+static bool shares;
+static unsigned yields;
+
+/* In place of the C library's, for the library too. */
+int
+sched_yield(void)
+{
+	yields++;
+	if (shares)
+		come.here = true;
+	return 0;
+}
+
+static int
+probes_until_found(void)
+{
+	int n = 1;
+
+	while (n < 10000 && probe(2, 7) == BATON_PENDING)
+		n++;
+	return n;
+}
+
+START_TEST(a_loop_of_probes_yields_the_core_to_a_rank_that_shares_it)
+{
+	come.rank = 2;
+	come.tag = 7;
+	shares = true;
+	ck_assert_int_eq(probes_until_found(), 2001);
+	for (int i = 0; i < 5; i++)
+		ck_assert_int_eq(probes_until_found(), 5);
+	/* A message that comes without a yield: the core is not shared. */
+	shares = false;
+	ck_assert_int_eq(probe(2, 7), BATON_PENDING);
+	come.here = true;
+	ck_assert_int_eq(probe(2, 7), BATON_OK);
+	yields = 0;
+	for (int i = 0; i < 1000; i++)
+		ck_assert_int_eq(probe(2, 7), BATON_PENDING);
+	ck_assert_uint_eq(yields, 0);
+}
+END_TEST
+
 START_TEST(a_probe_that_fails_says_why)
 {
 	come.here = true;
@@ -612,6 +657,7 @@ main(void)
 		what_a_peer_had_sent_is_found_when_it_is_gone,
 		a_probe_of_any_rank_waits_for_the_last_one,
 		a_communicator_that_is_probed_no_more_is_not_checked,
+		a_loop_of_probes_yields_the_core_to_a_rank_that_shares_it,
 		a_probe_that_fails_says_why,
 		a_message_whose_first_part_does_not_come_keeps_no_slot,
 		and_none_once_the_path_lets_go_of_it,
