@@ -484,6 +484,77 @@ calls_after_fork_are_refused_in_the_child(struct conform *c)
 	conform_sound(c);
 }
 
+/* Of a child of rank 0, which has found these. */
+static int
+receive_in_child(struct conform *c, const baton_message messages[2])
+{
+	baton_message message = 0;
+	int value;
+
+	return baton_probe(1, 3, c->comm, &message, NULL) == BATON_ERR_INVALID &&
+	                       baton_recv_message(&value, 4, BATON_UINT8,
+	                                          messages[0], c->comm,
+	                                          c->stream, NULL, NULL) ==
+	                               BATON_ERR_INVALID &&
+	                       baton_recv_message_tensors(
+				       NULL, 0, messages[1], c->comm, c->stream,
+				       NULL, NULL) == BATON_ERR_INVALID
+	               ? 0
+	               : 1;
+}
+
+/* A short and a long message, which both ranks have when they fork; the children write what the parents had. */
+static void
+what_was_found_before_a_fork_is_received(struct conform *c)
+{
+	baton_message messages[2] = {0};
+	baton_request requests[2] = {0};
+	const size_t lengths[2] = {8, MIB};
+	int status = -1;
+	void *buffers[2];
+	pid_t child;
+
+	for (unsigned k = 0; k < 2 && c->rank < 2; k++) {
+		enum baton_status found = BATON_PENDING;
+
+		buffers[k] = c->rank == 1 ? conform_filled(c, lengths[k], k)
+		                          : conform_message(c, lengths[k]);
+		if (c->rank == 1)
+			requests[k] = SEND(c, buffers[k], lengths[k], 0, 3,
+			                   c->stream, &conform_detached);
+		for (int64_t t = conform_begin(); c->rank == 0 &&
+		                                  found == BATON_PENDING &&
+		                                  STILL(c, t);)
+			found = baton_probe(1, 3, c->comm, &messages[k], NULL);
+	}
+	conform_sync(c);
+	if (c->rank < 2) {
+		fflush(NULL);
+		child = fork();
+		if (child == 0) {
+			alarm(30);
+			if (c->backend->traits & CONFORM_HOST_DEVICE)
+				for (unsigned k = 0; k < 2; k++)
+					memset(buffers[k], 7, lengths[k]);
+			_exit(c->rank == 0 ? receive_in_child(c, messages) : 0);
+		}
+		CHECK_EQ(c, waitpid(child, &status, 0), child);
+		CHECK(c, WIFEXITED(status));
+		CHECK_EQ(c, WEXITSTATUS(status), 0);
+	}
+	conform_sync(c);
+	for (unsigned k = 0; k < 2 && c->rank < 2; k++) {
+		if (c->rank == 0)
+			CHECK_OK(c, baton_recv_message(buffers[k], lengths[k],
+			                               BATON_UINT8, messages[k],
+			                               c->comm, c->stream, NULL,
+			                               &requests[k]));
+		FINISH(c, BATON_OK, &requests[k]);
+		CHECK_FILLED(c, buffers[k], lengths[k], k);
+	}
+	conform_sound(c);
+}
+
 /* ---- no memory ---------------------------------------------------------- */
 
 /* Let the victim's n-th allocation fail; returns whether all were told. */
@@ -568,6 +639,9 @@ const struct conform_case conform_life[] = {
 	  .flags = CONFORM_BARE | CONFORM_THREADS | CONFORM_HOST_DEVICE },
 	{ CASE(calls_after_fork_are_refused_in_the_child),
 	  .flags = CONFORM_LONG },
+	{ CASE(what_was_found_before_a_fork_is_received), .ranks_min = 2,
+	  .flags = CONFORM_LONG,
+	  .needs = BATON_CAP_ANY_SOURCE | BATON_CAP_ANY_TAG },
 	{ CASE(creation_survives_every_failing_allocation),
 	  .flags = CONFORM_BARE | CONFORM_HOST_DEVICE },
 	CASES_END,
