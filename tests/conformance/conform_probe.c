@@ -336,8 +336,14 @@ a_send_that_was_found_is_not_taken_back(struct conform *c)
 	else if (c->rank == 0)
 		message = find_as(c, 1, 3, MIB, 1, 3);
 	conform_sync(c);
-	if (c->rank == 1)
+	if (c->rank == 1) {
+		struct baton_completion done = {0};
+
 		baton_cancel(request);
+		/* Its bytes are to be received. */
+		if (baton_test(request, &done) == BATON_ERR_CANCELED)
+			CHECK(c, done.flags & BATON_COMPLETION_LENT);
+	}
 	conform_sync(c);
 	if (c->rank == 0) {
 		buffer = conform_message(c, MIB);
