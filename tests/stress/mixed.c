@@ -132,6 +132,8 @@ rank_begin(struct rank *rank)
 	if (baton_comm_query(rank->comm, &rank->info) != BATON_OK)
 		mixed_fail(rank, "comm_query");
 	rank->sound = draw(&common) % 2 && !rank->faults;
+	rank->probes = draw(&common) % 3 ? 8 : 60;
+	rank->leaves = rank->sound && draw(&common) % 2;
 	rank->aborts = !rank->sound &&
 	               (int)(draw(&common) % (uint32_t)rank->size) == rank->rank;
 	rank->over_mpi = strstr(rank->info.library, "MPI");
@@ -221,6 +223,8 @@ end_soundly(struct rank *rank)
 		if (now_ns() > limit_ns)
 			fail_pending(rank, pending, "for good");
 	}
+	if (!rank->leaves)
+		found_end(rank, false);
 }
 
 static bool
@@ -251,6 +255,7 @@ end_by_abort(struct rank *rank)
 	pending = look_at_all(rank);
 	if (pending > 0)
 		fail_pending(rank, pending, "behind an abort");
+	found_end(rank, true);
 }
 
 static void
@@ -330,7 +335,8 @@ close_rank(struct rank *rank, bool aborted)
 	for (int i = 0; i < QUEUES; i++)
 		baton_queue_destroy(rank->queues[i]);
 	status = baton_comm_destroy(rank->comm);
-	if (status == BATON_ERR_TIMEOUT && !aborted) {
+	if (status == BATON_ERR_TIMEOUT && !aborted &&
+	    (rank->over_mpi || !rank->leaves)) {
 		/* Something is lent that nothing tells of. */
 		abort_rank(rank);
 		status = baton_comm_destroy(rank->comm);
@@ -377,8 +383,9 @@ rank_end(struct rank *rank)
 		if (baton_plan_destroy(rank->hands[i].plan) != BATON_OK)
 			mixed_fail(rank, "plan_destroy");
 	(void)agree(rank, 0, true);
-	/* What is lent for good (a send that nobody receives) only an abort gives back. */
-	if (rank->sound)
+	/* What is lent for good (a send that nobody receives) only an abort gives back.  What is lent since a probe has
+	 * found it, the destroy of the rank that has. */
+	if (rank->sound && (rank->over_mpi || !rank->leaves))
 		aborted = agree(rank, is_lent(rank), true);
 	if (aborted && rank->sound)
 		end_by_abort(rank);
@@ -464,6 +471,8 @@ mixed_options(int argc, char **argv, int ranks)
 		{.name = "--steps", .value = "N", .integer = &options.steps},
 		{.name = "--faults", .flag = &options.faults},
 		{.name = "--talk", .flag = &options.talks},
+		{.name = "--near", .flag = &options.near},
+		{.name = "--far", .flag = &options.far},
 		{.name = NULL},
 	};
 	struct timespec now;

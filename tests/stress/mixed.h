@@ -3,7 +3,7 @@
  * A seeded random load in which nothing is agreed on, and every completion is accounted for.
  *
  * stress.c checks what arrives: both sides draw the same plan.  Here each thread does what it
- * likes: messages that may never meet, receives from any rank and of any tag, puts, gets, flushes, atomic operations,
+ * likes: messages that may never meet, receives from any rank and of any tag, probes, puts, gets, flushes, atomic operations,
  * signals, waits, barriers, lists, groups that are refused or abandoned, plans (empty ones too), joins, functions; with requests, with queues that threads share and that
  * are destroyed meanwhile, with both or neither; with deadlines of a nanosecond, cancels, releases, an
  * abort.  What has to hold is the life of each operation:
@@ -12,7 +12,8 @@
  *     completion of its queue; in a status that something asked for;
  *   - one that was refused, or whose group was, never does;
  *   - when it has ended and is not lent, or is lent no more, its buffer is not written;
- *   - a receive that ends in OK has a message whole;
+ *   - a receive that ends in OK has a message whole; one of a message that a probe has found has that one, and
+ *     ends as what it was given for it allows;
  *   - when all have ended, all records of the pool are free: the communicator can be destroyed.
  *
  * A run is one communicator, from its creation to its destroy.  In a *sound* run all operations end by
@@ -22,6 +23,7 @@
  * mixed.c        a run; mixed_local.c and mixed_mpi.c are the main programs: threads, processes
  * mixed_steps.c  what a thread does
  * mixed_slot.c   an operation, from its call to its end, and its buffer
+ * mixed_probes.c messages that probes find, and their receives
  * mixed_children.c  communicators made from that of the run
  * mixed_memory.c memory of the host, and of GPUs
  */
@@ -50,6 +52,7 @@ enum {
 	INDICES = 4,
 	CONTEXTS = 2,
 	TAGS = 3,
+	FOUND = 6, /* of a rank: messages that were found and not received */
 	GUARD = 64,      /* behind a buffer, where nobody writes */
 	UNTOUCHED = 0xd7 /* as memory is that nobody may write */
 };
@@ -62,6 +65,8 @@ struct mixed_options {
 	int steps; /* of each thread in a run */
 	bool faults; /* a call of the driver or of NCCL fails in each run */
 	bool talks;  /* a line for each run */
+	bool near;   /* without MPI ranks are processes too */
+	bool far;    /* ranks of odd numbers say that they are of another node */
 };
 
 /* What the ranks of a job are. */
@@ -71,10 +76,10 @@ struct mixed_job {
 	int (*agree)(int rank, int value, struct baton_comm *comm_or_null);
 	/* The first failure: all ranks end. */
 	void (*end_job)(void);
-	_Atomic uint64_t operations, completions, lent, aborted; /* of all runs, to be printed */
+	_Atomic uint64_t operations, completions, lent, found, aborted; /* of all runs, to be printed */
 };
 
-/* --seed N, --runs N, --seconds N, --ranks N, --steps N, --faults, --talk. */
+/* --seed N, --runs N, --seconds N, --ranks N, --steps N, --faults, --talk, --near, --far. */
 struct mixed_options mixed_options(int argc, char **argv, int ranks);
 /* The options of the communicator of a run, drawn from its seed. */
 struct baton_comm_options mixed_comm_options(uint64_t seed);
@@ -124,6 +129,26 @@ enum slot_state {
 	WATCHED  /* over: its buffer is to stay as it is */
 };
 
+/* A message that a probe has found, and how it is to be received.  Under the rank's lock, but for the thread that
+ * holds it. */
+struct found {
+	enum { NOT_FOUND, KEPT, HELD } state; /* HELD: by a thread, or an open group */
+	baton_message message;
+	struct baton_message_info info;
+};
+
+/* What a call is about, but for its options and how it is told of. */
+struct call {
+	enum baton_operation kind;
+	int peer, tag;
+	bool list;
+	bool silent; /* a put without a signal */
+	size_t bytes;
+	baton_stream stream;
+	struct found *found;      /* a receive of this, or NULL */
+	enum baton_status wanted; /* how that ends, if nothing ends it early */
+};
+
 /* One operation.  The owner's thread alone, but for what a thread that polls its queue needs. */
 struct slot {
 	_Atomic int state; /* enum slot_state; changed under the rank's lock */
@@ -147,6 +172,10 @@ struct slot {
 	size_t bytes;          /* of it, and GUARD behind them */
 	struct baton_tensor tensors[LIST_MAX];
 	bool go, told;         /* input_signal, output_signal */
+	struct found *found;   /* it receives this: until the call, or its group, is taken */
+	bool was_found;        /* it receives what these say */
+	struct baton_message_info info;
+	enum baton_status wanted;
 };
 
 struct hand {
@@ -179,6 +208,8 @@ struct rank {
 	bool onesided;
 	bool words; /* this processor reaches all windows: no atomic operation is refused */
 	bool joins; /* a join that stands holds up no trigger */
+	unsigned probes; /* of 100 and so many steps */
+	bool leaves; /* a sound run: what was found and not received is left to the destroy */
 	_Atomic bool aborted;
 	pthread_mutex_t lock;
 	struct hand hands[THREADS];
@@ -186,6 +217,7 @@ struct rank {
 	pthread_rwlock_t queues_lock;
 	struct baton_queue *queues[QUEUES];
 	unsigned queue_lives[QUEUES];
+	struct found found[FOUND];
 	struct baton_window *windows[WINDOWS];
 	unsigned char *parts[WINDOWS];
 	enum location part_locations[WINDOWS];
@@ -227,6 +259,20 @@ bool slots_are_lent(const struct hand *hand);
 /* The communicator is gone: nothing may be pending, and nothing was written.  leaks: memory that may be
  * lent is in use for as long as the process lives. */
 void slots_end(struct hand *hand, bool leaks);
+
+/* ---- mixed_probes.c ---- */
+
+void step_probe(struct hand *hand);
+/* Make the call a receive of a message that was found, if there is one. */
+void found_call(struct hand *hand, struct call *call);
+enum baton_status found_make(struct hand *hand, const struct call *call,
+                             struct slot *slot,
+                             const struct baton_op_options *op,
+                             baton_request *request_p);
+/* The receive was enqueued, or was not and the message may be received.  Under the rank's lock. */
+void found_received(struct rank *rank, struct found *found, bool enqueued);
+/* All operations have ended: discard what was found; or, behind an abort, see that none of it is received. */
+void found_end(struct rank *rank, bool aborted);
 
 /* ---- mixed_children.c ---- */
 

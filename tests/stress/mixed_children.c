@@ -95,7 +95,8 @@ one_child(const struct rank *rank, uint64_t *common)
 	       BATON_OK);
 	expect(rank, "stream_create", baton_stream_create(child, &stream), BATON_OK);
 	talk(rank, child, stream);
-	if (draw(common) % 3 == 0)
+	/* Without MPI the child of a rank that has not ended its talk would break. */
+	if (draw(common) % 3 == 0 && !rank->job->options.near)
 		end_by_abort(rank, child, stream);
 	expect(rank, "stream_synchronize", baton_stream_synchronize(child, stream),
 	       BATON_OK);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The mixed load where ranks are threads: over the local transport and NCCL.  The devices are those of
- * the environment (BATON_DEVICE, BATON_TRANSPORT).
+ * The mixed load without MPI.  Ranks are threads, over the local transport and NCCL; with --near they are processes
+ * that meet by an id, whose messages go through memory that they share.  The devices are those of the
+ * environment (BATON_DEVICE, BATON_TRANSPORT).
  *
  * With --faults each run is a process of its own, since a driver's sticky error stays.  Where the load
  * goes on for long, RUNS_APART runs are one: what an aborted communicator leaves (memory that other
@@ -11,6 +12,7 @@
 
 #include <limits.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,11 +34,25 @@ static struct {
 
 /* ---- agreeing ----------------------------------------------------------- */
 
+/* Shared with the ranks that are processes. */
 static struct {
 	pthread_mutex_t lock;
 	int come, most, result;
 	unsigned round;
-} meeting = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	struct baton_unique_id id;
+} *meeting;
+
+static void
+meeting_begin(void)
+{
+	pthread_mutexattr_t attributes;
+
+	meeting = shared_alloc(sizeof(*meeting));
+	pthread_mutexattr_init(&attributes);
+	pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+	pthread_mutex_init(&meeting->lock, &attributes);
+	pthread_mutexattr_destroy(&attributes);
+}
 
 static int
 agree(int rank, int value, struct baton_comm *comm_or_null)
@@ -46,26 +62,26 @@ agree(int rank, int value, struct baton_comm *comm_or_null)
 	int result;
 
 	(void)rank;
-	pthread_mutex_lock(&meeting.lock);
-	round = meeting.round;
-	if (meeting.come == 0 || value > meeting.most)
-		meeting.most = value;
-	if (++meeting.come == job->options.ranks) {
-		meeting.come = 0;
-		meeting.result = meeting.most;
-		meeting.round++;
+	pthread_mutex_lock(&meeting->lock);
+	round = meeting->round;
+	if (meeting->come == 0 || value > meeting->most)
+		meeting->most = value;
+	if (++meeting->come == job->options.ranks) {
+		meeting->come = 0;
+		meeting->result = meeting->most;
+		meeting->round++;
 	}
 	do {
 		/* A rank cannot be two rounds ahead: the result is that of this one. */
-		over = meeting.round != round;
-		result = meeting.result;
-		pthread_mutex_unlock(&meeting.lock);
+		over = meeting->round != round;
+		result = meeting->result;
+		pthread_mutex_unlock(&meeting->lock);
 		if (over)
 			break;
 		if (comm_or_null)
 			(void)baton_progress(comm_or_null);
 		sched_yield();
-		pthread_mutex_lock(&meeting.lock);
+		pthread_mutex_lock(&meeting->lock);
 	} while (true);
 	return result;
 }
@@ -93,7 +109,7 @@ part_main(void *argument)
 	return NULL;
 }
 
-/* Returns 0, 1, or 77. */
+/* Returns 0 or 1. */
 static int
 run_local(uint64_t seed)
 {
@@ -126,11 +142,70 @@ run_local(uint64_t seed)
 	return 0;
 }
 
+/* A rank that is a process. */
+_Noreturn static void
+near_main(int rank, uint64_t seed)
+{
+	struct baton_comm_options options = mixed_comm_options(seed);
+	struct baton_comm *comm = NULL;
+	enum baton_status status = BATON_OK;
+
+	if (!memory_begin(rank, 1))
+		exit(77);
+	if (rank == 0)
+		status = baton_unique_id_create(&meeting->id);
+	(void)agree(rank, 0, NULL);
+	if (status == BATON_OK)
+		status = baton_comm_create_id(job->options.ranks, rank,
+		                              &meeting->id, &options, &comm);
+	if (status != BATON_OK) {
+		printf("no communicator: %s\n", baton_last_error());
+		exit(1);
+	}
+	mixed_rank(job, seed, comm);
+	exit(memory_is_well() ? 0 : 1);
+}
+
+/* Returns 0, 1, or 77.  The first process that fails ends the others, which would wait for it. */
+static int
+run_near(uint64_t seed)
+{
+	pid_t pids[RANKS_MAX];
+	int result = 0, status;
+
+	for (int i = 0; i < job->options.ranks; i++) {
+		pids[i] = fork();
+		if (pids[i] == 0)
+			near_main(i, seed);
+		if (pids[i] < 0)
+			abort();
+	}
+	for (int left = job->options.ranks; left > 0; left--) {
+		pid_t pid = wait(&status);
+
+		for (int i = 0; i < job->options.ranks; i++) {
+			if (pids[i] == pid)
+				pids[i] = 0;
+			else if (status != 0 && pids[i] > 0)
+				kill(pids[i], SIGKILL);
+		}
+		if (status == 0 || result != 0)
+			continue;
+		result = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+		if (result == 1)
+			printf("FAILED: run of seed %llu: status %#x\n",
+			       (unsigned long long)seed, (unsigned)status);
+	}
+	return result;
+}
+
 static int
 begin_and_run(uint64_t seed)
 {
 	static bool begun;
 
+	if (job->options.near)
+		return run_near(seed);
 	if (!begun && !memory_begin(0, job->options.ranks)) {
 		printf("SKIP: the driver is no simulator\n");
 		return 77;
@@ -200,6 +275,8 @@ runs_of_process(void)
 	const struct mixed_options *options = &job->options;
 	bool is_long = options->runs == 0 || options->runs > RUNS_APART;
 
+	if (options->near)
+		return 0;
 	if (options->faults)
 		return 1;
 	if (options->seconds > 0)
@@ -215,6 +292,7 @@ main(int argc, char **argv)
 
 	job = shared_alloc(sizeof(*job));
 	done = shared_alloc(sizeof(*done));
+	meeting_begin();
 	job->options = mixed_options(argc, argv, 3);
 	job->agree = agree;
 	job->end_job = end_job;
@@ -227,10 +305,11 @@ main(int argc, char **argv)
 	while (apart > 0 && result == 0 && !is_over(begun))
 		result = runs_apart(apart, begun);
 	printf("%d runs, %llu operations, %llu completions (%llu lent), %llu "
-	       "aborts: %s\n",
+	       "found, %llu aborts: %s\n",
 	       done->runs, (unsigned long long)job->operations,
 	       (unsigned long long)job->completions,
-	       (unsigned long long)job->lent, (unsigned long long)job->aborted,
+	       (unsigned long long)job->lent, (unsigned long long)job->found,
+	       (unsigned long long)job->aborted,
 	       result == 0    ? "ok"
 	       : result == 77 ? "skipped"
 	                      : "FAILED");

@@ -7,6 +7,7 @@
 
 #include "baton_mpi.h"
 #include "mixed.h"
+#include "shm.h"
 
 static struct mixed_job job;
 static MPI_Comm meeting;
@@ -85,6 +86,8 @@ main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
 	job.options = mixed_options(argc, argv, size);
+	if (job.options.far)
+		batoni_shm_pretend_node(rank % 2 != 0);
 	if (level < MPI_THREAD_MULTIPLE || !memory_begin(rank, 1)) {
 		printf("SKIP: %s\n", level < MPI_THREAD_MULTIPLE
 		                             ? "this MPI has no "
@@ -106,10 +109,11 @@ main(int argc, char **argv)
 	bad = agree(rank, !memory_is_well(), NULL);
 	if (rank == 0)
 		printf("%d runs, of this rank %llu operations, %llu completions "
-		       "(%llu lent), %llu aborts: %s\n",
+		       "(%llu lent), %llu found, %llu aborts: %s\n",
 		       run, (unsigned long long)job.operations,
 		       (unsigned long long)job.completions,
 		       (unsigned long long)job.lent,
+		       (unsigned long long)job.found,
 		       (unsigned long long)job.aborted, bad ? "FAILED" : "ok");
 	MPI_Comm_free(&meeting);
 	MPI_Finalize();

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static _Thread_local unsigned char scratch[BYTES_MAX + GUARD];
+/* An arena has 256 bytes more for each tensor. */
+static _Thread_local unsigned char scratch[BYTES_MAX + LIST_MAX * 256 + GUARD];
 
 /* ---- buffers ------------------------------------------------------------ */
 
@@ -54,15 +55,12 @@ make_message(struct hand *hand, struct slot *slot)
 	memory_write(slot->location, slot->memory, scratch, slot->bytes);
 }
 
+/* Of what is in scratch. */
 static void
-check_message(const struct hand *hand, const struct slot *slot, size_t bytes)
+check_pattern(const struct hand *hand, const struct slot *slot, size_t bytes)
 {
 	uint32_t head[2];
 
-	if (bytes > slot->bytes)
-		mixed_fail(hand->rank, "a receive of %zu bytes got %zu",
-		           slot->bytes, bytes);
-	memory_read(slot->location, scratch, slot->memory, bytes);
 	if (bytes < sizeof(head))
 		return;
 	memcpy(head, scratch, sizeof(head));
@@ -73,6 +71,56 @@ check_message(const struct hand *hand, const struct slot *slot, size_t bytes)
 			mixed_fail(hand->rank,
 			           "byte %zu of a message of %zu is %u: location %d",
 			           i, bytes, scratch[i], slot->location);
+}
+
+static void
+check_message(const struct hand *hand, const struct slot *slot, size_t bytes)
+{
+	if (bytes > slot->bytes)
+		mixed_fail(hand->rank, "a receive of %zu bytes got %zu",
+		           slot->bytes, bytes);
+	memory_read(slot->location, scratch, slot->memory, bytes);
+	check_pattern(hand, slot, bytes);
+}
+
+/* All tensors are open: what they have is the message. */
+static size_t
+read_list(const struct slot *slot)
+{
+	size_t at = 0;
+
+	for (uint32_t i = 0; i < slot->info.tensors; i++) {
+		const struct baton_tensor *tensor = &slot->tensors[i];
+		size_t bytes = (size_t)tensor->shape[0];
+
+		memory_read(slot->location, scratch + at, tensor->data, bytes);
+		at += bytes;
+	}
+	return at;
+}
+
+/* Is it the message that the probe has told of? */
+static void
+check_found(const struct hand *hand, const struct slot *slot,
+            const struct baton_completion *end)
+{
+	size_t bytes = end->bytes;
+
+	if (end->peer != slot->info.peer || end->tag != slot->info.tag)
+		mixed_fail(hand->rank,
+		           "a message of rank %d, tag %d, was found; its receive "
+		           "ended in %s, as of rank %d, tag %d",
+		           slot->info.peer, slot->info.tag,
+		           baton_status_name(end->status), end->peer, end->tag);
+	if (end->status != BATON_OK)
+		return;
+	if (!slot->plain)
+		bytes = read_list(slot);
+	if (bytes != slot->info.bytes || bytes != end->bytes)
+		mixed_fail(hand->rank, "%zu bytes were found, and %zu received",
+		           slot->info.bytes, bytes);
+	if (!slot->plain)
+		check_pattern(hand, slot, bytes);
 }
 
 /* ---- taking ------------------------------------------------------------- */
@@ -219,6 +267,9 @@ slot_begun(struct hand *hand, struct slot *slot, enum baton_status status)
 	struct rank *rank = hand->rank;
 
 	pthread_mutex_lock(&rank->lock);
+	if (slot->found)
+		found_received(rank, slot->found, status == BATON_OK);
+	slot->found = NULL;
 	if (status != BATON_OK) {
 		refuse(hand, slot, status);
 	} else {
@@ -245,18 +296,24 @@ static bool
 may_end_in(const struct rank *rank, const struct slot *slot,
            enum baton_status status)
 {
-	if (status == BATON_OK)
+	if (slot->was_found && status == slot->wanted)
 		return true;
+	if (status == BATON_OK)
+		return !slot->was_found;
 	if (status == BATON_ERR_MISMATCH && rank->nccl &&
 	    slot->kind == BATON_OPERATION_SEND)
 		return true;
 	if (status == BATON_ERR_TRUNCATED || status == BATON_ERR_MISMATCH)
-		return slot->receives || slot->any_end;
+		return (slot->receives && !slot->was_found) || slot->any_end;
 	if (status == BATON_ERR_TIMEOUT && (slot->timed || slot->any_end))
 		return true;
 	if (status == BATON_ERR_CANCELED)
 		return slot->cancelled;
 	if (status == BATON_ERR_INVALID && slot->refused_go)
+		return true;
+	/* Over near a sender that aborts gives up what it had announced and nobody has copied. */
+	if (status == BATON_ERR_PEER && slot->receives && !rank->sound &&
+	    rank->info.transport != BATON_TRANSPORT_LOCAL)
 		return true;
 	return rank->faults ||
 	       (!rank->sound && status == baton_comm_status(rank->comm));
@@ -277,7 +334,8 @@ judge(const struct hand *hand, struct slot *slot,
 		           slot->kind, end->op, (unsigned long long)slot->tag,
 		           (unsigned long long)end->user_data);
 	if (!may_end_in(rank, slot, end->status))
-		mixed_fail(rank, "operation %d%s%s ended in %s", slot->kind,
+		mixed_fail(rank, "operation %d%s%s%s ended in %s", slot->kind,
+		           slot->was_found ? ", of what was found" : "",
 		           slot->timed ? ", with a deadline" : "",
 		           slot->cancelled ? ", cancelled" : "",
 		           baton_status_name(end->status));
@@ -286,6 +344,8 @@ judge(const struct hand *hand, struct slot *slot,
 	if (slot->told != (end->status == BATON_OK) && !slot->plain)
 		mixed_fail(rank, "a list ended in %s, and output_signal is %d",
 		           baton_status_name(end->status), slot->told);
+	if (slot->was_found)
+		check_found(hand, slot, end);
 	if (slot->plain && slot->receives && end->status == BATON_OK && slot->memory)
 		check_message(hand, slot, end->bytes);
 	slot->status = end->status;

@@ -50,16 +50,6 @@ any_window(struct hand *hand)
 
 /* ---- operations --------------------------------------------------------- */
 
-/* What a call is about, but for its options and how it is told of. */
-struct call {
-	enum baton_operation kind;
-	int peer, tag;
-	bool list;
-	bool silent; /* a put without a signal */
-	size_t bytes;
-	baton_stream stream;
-};
-
 static bool
 needs_window(enum baton_operation kind)
 {
@@ -308,6 +298,18 @@ make_hand_call(struct hand *hand, const struct call *call, void *memory, uint64_
 	return BATON_ERR_INVALID;
 }
 
+static enum baton_status
+make_for(struct hand *hand, const struct call *call, struct slot *slot,
+         const struct baton_op_options *options, baton_request *request_p)
+{
+	if (call->found)
+		return found_make(hand, call, slot, options, request_p);
+	if (call->list)
+		return make_list(hand, call, slot, options, request_p);
+	return make_hand_call(hand, call, slot->memory, &slot->word, options,
+	                      request_p);
+}
+
 /* NULL: refused, or there was no slot.  In a group: not begun yet. */
 static struct slot *
 enqueue(struct hand *hand, const struct call *call, bool detached, bool in_group)
@@ -317,12 +319,15 @@ enqueue(struct hand *hand, const struct call *call, bool detached, bool in_group
 	enum baton_status status;
 	baton_request *request_p;
 
+	if (!slot && call->found) {
+		pthread_mutex_lock(&hand->rank->lock);
+		found_received(hand->rank, call->found, false);
+		pthread_mutex_unlock(&hand->rank->lock);
+	}
 	if (!slot)
 		return NULL;
 	options = slot_options(hand, slot, detached, &request_p);
-	status = call->list ? make_list(hand, call, slot, &options, request_p)
-	                    : make_hand_call(hand, call, slot->memory, &slot->word,
-	                                     &options, request_p);
+	status = make_for(hand, call, slot, &options, request_p);
 	slot_called(hand, slot, status, in_group);
 	return status == BATON_OK ? slot : NULL;
 }
@@ -332,6 +337,8 @@ step_operation(struct hand *hand)
 {
 	struct call call = any_call(hand, false);
 
+	if (one_in(hand, 5))
+		found_call(hand, &call);
 	(void)enqueue(hand, &call, one_in(hand, 3), false);
 }
 
@@ -396,6 +403,8 @@ step_group(struct hand *hand)
 	while (n < wanted) {
 		struct call call = any_call(hand, true);
 
+		if (one_in(hand, 8))
+			found_call(hand, &call);
 		members[n] = call.kind == BATON_OPERATION_RECORD
 		                     ? NULL
 		                     : enqueue(hand, &call, detached, true);
@@ -604,9 +613,11 @@ step_dump(struct hand *hand)
 void
 hand_step(struct hand *hand)
 {
-	unsigned what = draw(&hand->draws) % 100;
+	unsigned what = draw(&hand->draws) % (100 + hand->rank->probes);
 
-	if (what < 34)
+	if (what >= 100)
+		step_probe(hand);
+	else if (what < 34)
 		step_operation(hand);
 	else if (what < 44)
 		step_group(hand);
