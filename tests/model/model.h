@@ -61,6 +61,7 @@ enum step_kind {
 	STEP_ABORT,
 	STEP_BREAK,       /* the rank's transport fails */
 	STEP_FAULT,       /* the units-th enqueue of the device from now on fails */
+	STEP_PROBE,       /* of the messages that a receive of this peer and tag would meet */
 	STEP_KINDS
 };
 
@@ -81,6 +82,9 @@ struct step {
 	 * of as many bytes. */
 	int tensors;
 	bool open;
+	/* A receive: of what the probe of this step, less one, has found, whose peer and tag it has; 0: it names
+	 * its own. */
+	int found;
 	bool any; /* a receive on TAG_ANY names no rank; peer is whose messages it gets */
 	bool any_tag; /* a receive on TAG_ANY names no tag */
 	bool silent;  /* a put without a signal */
@@ -122,7 +126,9 @@ struct op {
 	enum op_state state;
 	enum baton_status status;
 	size_t bytes; /* of the completion */
-	int partner;  /* the step that it has met, or -1 */
+	int partner;  /* the step that it has met, or, of a probe, the send that it has found; or -1 */
+	bool held;    /* a send that a probe has found: nothing else meets it */
+	bool taken;   /* a probe: a receive has its message */
 	int group;    /* the step that began its group, or -1 */
 	int64_t deadline;
 	uint64_t issued; /* in this order */
@@ -170,6 +176,8 @@ int64_t model_next_deadline(const struct model *model);
 void model_advance(struct model *model, int64_t now);
 enum baton_status model_end_group(struct model *model);
 enum baton_status model_cancel(struct model *model, int step);
+/* What the probe has found. */
+void model_discard(struct model *model, int probe);
 void model_break(struct model *model, int rank, enum baton_status status);
 /* The thread that has begun the open group exits. */
 void model_exit(struct model *model);

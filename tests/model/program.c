@@ -38,6 +38,7 @@ struct temper {
 	int detached, unobserved, queued, deadline, raced, bursts;
 	int lists; /* of the messages */
 	int any;   /* of the messages, on TAG_ANY */
+	int probes;  /* of the receives: that they are a probe, or a receive of what one has found */
 	int any_tag; /* of the receives on it, of any tag; then all messages are on it */
 	int sizes; /* how many of those in fill */
 };
@@ -81,6 +82,8 @@ temper_of(uint64_t *state, enum replay_mode mode)
 		.lists = lower(state, 3) * 50,
 		/* (Not drawn: the programs of older seeds stay what they are, but for these messages.) */
 		.any = mode == MODE_STREAM ? 0 : (int)(*state % 5) * 15,
+		/* Where messages are staged, some found ones have ended their sends. */
+		.probes = async || *state / 20 % 3 ? 0 : 60,
 	};
 
 	if (mode != MODE_STREAM && *state / 5 % 4 == 0) {
@@ -219,6 +222,47 @@ make_any(const struct making *m, struct step *step)
 	                     : model_target(m->program, step->rank);
 }
 
+/* The last step of this kind before the one with this number, or NULL. */
+static const struct step *
+step_before(const struct making *m, int number, enum step_kind kind)
+{
+	while (--number >= 0)
+		if (m->program->steps[number].kind == kind)
+			return &m->program->steps[number];
+	return NULL;
+}
+
+/* Some receives are probes, mostly of a recent send; and others are of what the last one has found, mostly of its form. */
+static void
+make_probe(const struct making *m, struct step *step, int number)
+{
+	uint64_t own = m->state ^ UINT64_C(0x2545f4914f6cdd1d);
+	bool probes = percent(&own, 55), alike = percent(&own, 80);
+	const struct step *before;
+
+	if (step->kind != STEP_RECV || !percent(&own, m->temper.probes))
+		return;
+	before = step_before(m, number - (probes ? lower(&own, 4) : 0),
+	                     probes ? STEP_SEND : STEP_PROBE);
+	if (probes)
+		step->kind = STEP_PROBE;
+	if (!before)
+		return;
+	if (!probes)
+		step->found = (int)(before - m->program->steps) + 1;
+	if (probes && !alike)
+		return;
+	step->rank = probes ? before->peer : before->rank;
+	step->peer = probes ? before->rank : before->peer;
+	step->tag = before->tag;
+	if (step->tag != TAG_ANY || !probes)
+		step->any = step->any_tag = false;
+	if (alike) {
+		step->tensors = before->tensors;
+		step->bytes = before->bytes;
+	}
+}
+
 /* Of the thread with this lane. */
 static void
 make_step(struct making *m, int number, int lane, int kinds, bool burst)
@@ -245,6 +289,8 @@ make_step(struct making *m, int number, int lane, int kinds, bool burst)
 		make_plain(m, step, lane, burst);
 	else if (!burst)
 		make_any(m, step);
+	if (!burst && !begin)
+		make_probe(m, step, number);
 	if (step->kind == STEP_GROUP_BEGIN) {
 		m->begin[lane] = step;
 		m->left[lane] = 1 + lower(&m->state, 5);
@@ -305,6 +351,7 @@ contested(struct making *m, int number)
 static void
 oppose(struct step *step, const struct step *target)
 {
+	step->found = 0;
 	if (target->kind == STEP_WAIT) {
 		step->kind = STEP_SIGNAL;
 		step->rank = target->descs[0].peer;
@@ -410,7 +457,7 @@ program_make(struct program *program, uint64_t seed, enum replay_mode mode)
 static const char *const names[STEP_KINDS] = {
 	"send", "recv", "signal", "get", "put", "flush", "wait", "record",
 	"stream_wait", "group_begin", "group_end", "abandon", "refused", "cancel", "release", "advance",
-	"abort", "break", "fault"
+	"abort", "break", "fault", "probe"
 };
 
 static void
@@ -420,10 +467,15 @@ print_step(const struct step *step, int number, FILE *file)
 	        names[step->kind]);
 	if (step->kind == STEP_FAULT)
 		fprintf(file, " at the device's enqueue %d", step->units);
-	if (step->kind <= STEP_PUT)
+	if (step->kind <= STEP_PUT || step->kind == STEP_PROBE)
 		fprintf(file, " %speer %d, %s%s %d", step->any ? "any, " : "",
 		        step->peer, step->any_tag ? "any " : "",
-		        step->kind <= STEP_RECV ? "tag" : "context", step->tag);
+		        step->kind > STEP_RECV && step->kind <= STEP_PUT
+		                ? "context"
+		                : "tag",
+		        step->tag);
+	if (step->found)
+		fprintf(file, ", found by %d", step->found - 1);
 	if (step->kind == STEP_SIGNAL || (step->kind == STEP_PUT && !step->silent))
 		fprintf(file, ", signal %d", step->signal);
 	if (step->kind == STEP_SIGNAL)

@@ -12,6 +12,9 @@
  * of both, or of their groups, have reached them.  The operations of a group end together;
  * detached ones with those of the same peer and direction.
  *
+ * A probe holds the send that a receive, called now, would meet.  The receive of it is in no FIFO, and meets it when its
+ * stream gets there, whatever has ended the send meanwhile; one that is cancelled before discards it.
+ *
  * A receive from any rank is in the FIFOs of all ranks with its tag.  Here only one of them sends on that tag, so it is in
  * that one's, and gets what the FIFO's order says.  So it is with receives of any tag, where no other tag is used.
  */
@@ -69,7 +72,7 @@ model_target(const struct program *program, int rank)
 static bool
 has_fifo(const struct step *step)
 {
-	return step->kind <= STEP_PUT;
+	return step->kind <= STEP_PUT && !step->found;
 }
 
 static bool
@@ -149,6 +152,8 @@ model_applies(const struct model *model, int number)
 		return !model->program->issued || !is_joined(model, step->rank);
 	case STEP_FAULT:
 		return model->program->faults;
+	case STEP_PROBE:
+		break;
 	}
 	return true;
 }
@@ -204,13 +209,18 @@ enqueue(struct model *model, int number)
 {
 	const struct step *step = &model->program->steps[number];
 	struct op *op = &model->ops[number];
+	struct op *probe = step->found ? &model->ops[step->found - 1] : NULL;
 
 	if (model->broken[step->rank] != BATON_OK)
 		return model->broken[step->rank];
+	if (probe && (probe->partner < 0 || probe->taken))
+		return BATON_ERR_STALE;
 	if (model->group >= 0 && model->refusal != BATON_OK)
 		return BATON_ERR_INVALID; /* the group is void */
 	if (model->group < 0 && is_faulty(model, step) && fails(model))
 		return BATON_ERR_CUDA;
+	if (probe)
+		probe->taken = true;
 	op->group = model->group;
 	op->state = OP_QUEUED;
 	if (model->group < 0)
@@ -277,6 +287,16 @@ model_exit(struct model *model)
 	model_end_group(model);
 }
 
+void
+model_discard(struct model *model, int probe)
+{
+	int send = model->ops[probe].partner;
+
+	model->ops[probe].taken = true;
+	if (is_pending(&model->ops[send]))
+		end_op(model, send, BATON_OK, model->program->steps[send].bytes);
+}
+
 enum baton_status
 model_cancel(struct model *model, int number)
 {
@@ -285,8 +305,11 @@ model_cancel(struct model *model, int number)
 
 	if (step->kind == STEP_RECORD)
 		return is_pending(op) ? BATON_ERR_UNSUPPORTED : BATON_OK;
-	if (is_pending(op))
-		end_op(model, number, BATON_ERR_CANCELED, 0);
+	if (!is_pending(op))
+		return BATON_OK;
+	end_op(model, number, BATON_ERR_CANCELED, 0);
+	if (step->found)
+		model_discard(model, step->found - 1);
 	return BATON_OK;
 }
 
@@ -342,6 +365,47 @@ model_advance(struct model *model, int64_t now)
 	}
 }
 
+/* Is it issued, of this kind, and may it meet the step? */
+static bool
+is_unmet(const struct model *model, int number, enum step_kind kind,
+         const struct step *step)
+{
+	const struct step *other = &model->program->steps[number];
+	const struct op *op = &model->ops[number];
+
+	return op->state == OP_ISSUED && !op->held && other->kind == kind &&
+	       other->rank == step->peer && other->peer == step->rank &&
+	       other->tag == step->tag;
+}
+
+/* The send that has waited longest, if no receive that was called before is to have it. */
+static enum baton_status
+probe_messages(struct model *model, int number)
+{
+	const struct step *step = &model->program->steps[number];
+	int best = -1;
+
+	if (model->broken[step->rank] != BATON_OK)
+		return model->broken[step->rank];
+	for (int i = 0; i < model->program->count; i++) {
+		const struct step *other = &model->program->steps[i];
+		const struct op *op = &model->ops[i];
+
+		if (other->kind == STEP_RECV && has_fifo(other) &&
+		    is_pending(op) && other->rank == step->rank &&
+		    other->peer == step->peer && other->tag == step->tag)
+			return BATON_PENDING;
+		if (is_unmet(model, i, STEP_SEND, step) &&
+		    (best < 0 || op->issued < model->ops[best].issued))
+			best = i;
+	}
+	if (best < 0)
+		return BATON_PENDING;
+	model->ops[best].held = true;
+	model->ops[number].partner = best;
+	return BATON_OK;
+}
+
 enum baton_status
 model_step(struct model *model, int number)
 {
@@ -390,6 +454,8 @@ model_step(struct model *model, int number)
 	case STEP_FAULT:
 		model->fault = step->units;
 		break;
+	case STEP_PROBE:
+		return probe_messages(model, number);
 	case STEP_RELEASE:
 	case STEP_ADVANCE: /* model_advance, by deadlines */
 	case STEP_KINDS:
@@ -577,7 +643,8 @@ meet(struct model *model, int send, int recv)
 
 	model->ops[send].partner = recv;
 	model->ops[recv].partner = send;
-	end_op(model, send, BATON_OK, from->bytes);
+	if (is_pending(&model->ops[send]))
+		end_op(model, send, BATON_OK, from->bytes);
 	if (from->tensors != to->tensors ||
 	    (to->tensors > 0 && !to->open && from->bytes != to->bytes)) {
 		end_op(model, recv, BATON_ERR_MISMATCH, from->bytes);
@@ -600,12 +667,7 @@ match(struct model *model, int number)
 	int best = -1;
 
 	for (int i = 0; i < model->program->count; i++) {
-		const struct step *other = &model->program->steps[i];
-
-		if (model->ops[i].state == OP_ISSUED && i != number &&
-		    other->kind == (sends ? STEP_RECV : STEP_SEND) &&
-		    other->rank == step->peer && other->peer == step->rank &&
-		    other->tag == step->tag &&
+		if (is_unmet(model, i, sends ? STEP_RECV : STEP_SEND, step) &&
 		    (best < 0 ||
 		     model->ops[i].issued < model->ops[best].issued))
 			best = i;
@@ -634,6 +696,10 @@ issue_op(struct model *model, int number)
 
 	model->ops[number].state = OP_ISSUED;
 	model->ops[number].issued = ++model->issues;
+	if (step->found) {
+		meet(model, model->ops[step->found - 1].partner, number);
+		return;
+	}
 	if (step->kind == STEP_SEND || step->kind == STEP_RECV) {
 		match(model, number);
 		return;
@@ -680,9 +746,10 @@ issue_heads(struct model *model)
 	bool changed = false;
 
 	for (int i = 0; i < model->program->count; i++) {
+		const struct step *step = &model->program->steps[i];
+
 		if (model->ops[i].state == OP_ARMED &&
-		    has_fifo(&model->program->steps[i]) &&
-		    !is_behind(model, i)) {
+		    (step->found || (has_fifo(step) && !is_behind(model, i)))) {
 			issue_op(model, i);
 			changed = true;
 		}
@@ -795,7 +862,8 @@ static bool
 same_op(const struct op *a, const struct op *b)
 {
 	if (a->state != b->state || a->status != b->status ||
-	    a->bytes != b->bytes || a->group != b->group)
+	    a->bytes != b->bytes || a->group != b->group ||
+	    a->held != b->held || a->taken != b->taken)
 		return false;
 	if (a->state == OP_ENDED)
 		return a->partner == b->partner;

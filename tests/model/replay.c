@@ -64,6 +64,7 @@ struct replay {
 	unsigned char memory[RANKS_MAX][RANKS_MAX][CONTEXTS][PUT_BYTES_MAX];
 	baton_stream streams[STREAMS];
 	baton_request requests[STEPS_MAX]; /* 0: none was asked for */
+	baton_message messages[STEPS_MAX]; /* of probes */
 	/* What the model says of a step: the group that it is in, whether a call is to be
 	 * made, and what that must return; and what it did. */
 	int group_at[STEPS_MAX];
@@ -415,6 +416,11 @@ call_list(const struct replay *r, int number, baton_stream stream,
 		return baton_send_tensors(list, (size_t)step->tensors,
 		                          step->peer, step->tag, comm, stream,
 		                          &options, request_p);
+	if (step->found)
+		return baton_recv_message_tensors(list, (size_t)step->tensors,
+		                                  r->messages[step->found - 1],
+		                                  comm, stream, &options,
+		                                  request_p);
 	return baton_recv_tensors(list, (size_t)step->tensors, peer_of(step),
 	                          tag_of(step), comm, stream, &options, request_p);
 }
@@ -496,6 +502,11 @@ call_operation(struct replay *r, int number)
 		return baton_send(buffer, step->bytes, BATON_UINT8, step->peer,
 		                  step->tag, comm, stream, &options, request_p);
 	case STEP_RECV:
+		if (step->found)
+			return baton_recv_message(buffer, step->bytes, BATON_UINT8,
+			                          r->messages[step->found - 1],
+			                          comm, stream, &options,
+			                          request_p);
 		return baton_recv(buffer, step->bytes, BATON_UINT8, peer_of(step),
 		                  tag_of(step), comm, stream, &options, request_p);
 	case STEP_SIGNAL:
@@ -514,6 +525,33 @@ call_operation(struct replay *r, int number)
 	default:
 		return baton_record(comm, stream, &options, request_p);
 	}
+}
+
+/* What the model finds may still be on its way here, if other threads have to issue it. */
+static enum baton_status
+call_probe(struct replay *r, int number)
+{
+	const struct step *step = &r->program->steps[number], *sent;
+	struct baton_message_info info = {.size = sizeof(info)};
+	int64_t begin = real_ns();
+	enum baton_status status;
+
+	do
+		status = baton_probe(peer_of(step), tag_of(step),
+		                     r->comms[step->rank], &r->messages[number],
+		                     &info);
+	while (status == BATON_PENDING && r->should[number] == BATON_OK &&
+	       real_ns() - begin < patience(r));
+	if (status != BATON_OK || r->should[number] != BATON_OK)
+		return status;
+	sent = &r->program->steps[r->model.ops[number].partner];
+	if (info.peer != sent->rank || info.tag != sent->tag ||
+	    info.bytes != sent->bytes || info.list != (sent->tensors > 0) ||
+	    info.tensors != (unsigned)sent->tensors)
+		differ(r, "the probe has found rank %d, tag %d, %zu bytes, %u "
+		          "tensors",
+		       info.peer, info.tag, info.bytes, info.tensors);
+	return r->failed ? BATON_ERR_INVALID : BATON_OK;
 }
 
 /* A call on the handle of an earlier step. */
@@ -574,6 +612,8 @@ call_step(struct replay *r, int number)
 		                                       : FAKE_ENQUEUE,
 		                    (unsigned)step->units, BATON_ERR_CUDA);
 		return BATON_OK;
+	case STEP_PROBE:
+		return call_probe(r, number);
 	default:
 		return call_operation(r, number);
 	}
@@ -1378,6 +1418,28 @@ close_group(struct replay *r)
 	return check_all(r);
 }
 
+/* Its sender waits for it, and this thread destroys one communicator after the other. */
+static bool
+discard_found(struct replay *r)
+{
+	for (int i = 0; i < r->program->count; i++) {
+		const struct op *op = &r->model.ops[i];
+		baton_request request = BATON_REQUEST_NULL;
+
+		if (r->program->steps[i].kind != STEP_PROBE ||
+		    op->partner < 0 || op->taken)
+			continue;
+		if (baton_recv_message(NULL, 0, BATON_UINT8, r->messages[i],
+		                       r->comms[r->program->steps[i].rank],
+		                       r->streams[0], NULL, &request) != BATON_OK ||
+		    baton_finish(&request, patience(r), NULL) == BATON_PENDING)
+			return differ(r, "the message of %d is not discarded: %s",
+			              i, baton_last_error());
+		model_discard(&r->model, i);
+	}
+	return true;
+}
+
 /* Cancel what can be cancelled, abort where something is left, and take it down. */
 static bool
 close_world(struct replay *r)
@@ -1404,6 +1466,8 @@ close_world(struct replay *r)
 	}
 	for (int i = 0; i < r->program->ranks; i++)
 		aborts |= r->model.broken[i] != BATON_OK;
+	if (!aborts && !discard_found(r))
+		return false;
 	for (int i = 0; aborts && i < r->program->ranks; i++) {
 		if (baton_comm_abort(r->comms[i]) != BATON_OK)
 			return differ(r, "abort: %s", baton_last_error());
