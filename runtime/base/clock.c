@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "clock.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <time.h>
@@ -41,6 +42,17 @@ batoni_now_ns(void)
 		atomic_load_explicit(&injected, memory_order_relaxed);
 
 	return now_ns ? now_ns() : batoni_real_ns();
+}
+
+void
+batoni_pause_between(unsigned tries)
+{
+	const struct timespec sleep = {.tv_nsec = 50000};
+
+	if (tries < 1000)
+		sched_yield();
+	else
+		nanosleep(&sleep, NULL);
 }
 
 void

@@ -17,6 +17,10 @@ uint64_t batoni_coarse_ns(void);
 /* CLOCK_REALTIME, for people and for other nodes; it may jump. */
 uint64_t batoni_wall_ns(void);
 
+/* The pause between two tries of a call that polls, or that retries under a lock: without the lock, so that
+ * other threads get it.  The first 1000 pauses yield the core; later ones sleep 50 us. */
+void batoni_pause_between(unsigned tries);
+
 /* A condition variable that is waited for with a limit.  False: until_ns (batoni_real_ns;
  * UINT64_MAX: no limit) has passed.  As pthread_cond_wait, it may return early, and is a
  * cancellation point. */

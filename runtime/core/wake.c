@@ -11,7 +11,6 @@
 
 #include <limits.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -86,17 +85,6 @@ batoni_time_left(uint64_t now, uint64_t then, uint64_t most)
 	if (then <= now)
 		return 0;
 	return then - now < most ? then - now : most;
-}
-
-void
-batoni_pause_between(unsigned tries)
-{
-	const struct timespec sleep = {.tv_nsec = 50000};
-
-	if (tries < 1000)
-		sched_yield();
-	else
-		nanosleep(&sleep, NULL);
 }
 
 /* ---- sleepers ---- */

@@ -22,9 +22,6 @@ void batoni_listen(unsigned who);
 void batoni_unlisten(unsigned who);
 /* Nanoseconds from `now` until `then`, capped at `most`. */
 uint64_t batoni_time_left(uint64_t now, uint64_t then, uint64_t most);
-/* A call that retries something under the lock pauses here, without the lock, so that
- * other threads get it.  The first 1000 pauses yield the core; later ones sleep 50 us. */
-void batoni_pause_between(unsigned tries);
 
 /* ---- waiters that sleep ---- */
 

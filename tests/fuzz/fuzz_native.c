@@ -47,6 +47,12 @@ batoni_mem_keep(long change)
 	(void)change;
 }
 
+void
+batoni_pause_between(unsigned tries)
+{
+	(void)tries;
+}
+
 uint64_t
 batoni_real_ns(void)
 {

@@ -17,7 +17,6 @@
  */
 #include "nccl_windows.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -299,8 +298,9 @@ batoni_nccl_window_close(struct batoni_transport *transport,
 	ncclResult_t result = BATONI_NCCL_SUCCESS;
 
 	atomic_store(&nccl->puts->registers, true);
-	while (window->handle && !end_window(nccl, window, limit_ns, &result))
-		sched_yield();
+	for (unsigned tries = 0; window->handle && !end_window(nccl, window, limit_ns, &result);
+	     tries++)
+		batoni_pause_between(tries);
 	if (result != BATONI_NCCL_SUCCESS && result != BATONI_NCCL_IN_PROGRESS)
 		batoni_log(BATONI_LOG_WARN,
 		           "rank %d: ncclCommWindowDeregister returned %u",

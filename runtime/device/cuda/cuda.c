@@ -27,7 +27,6 @@
 #include "cuda_stream.h"
 
 #include <limits.h>
-#include <sched.h>
 
 #include "clock.h"
 #include "log.h"
@@ -156,10 +155,11 @@ await_idle(const struct cuda_gpu *gpu, CUstream handle)
 	uint64_t end = batoni_real_ns() + PASS_NS;
 	CUresult result;
 
-	while ((result = gpu->api->stream_query(handle)) ==
-	               BATONI_CU_NOT_READY &&
-	       batoni_real_ns() < end)
-		sched_yield();
+	for (unsigned tries = 0; (result = gpu->api->stream_query(handle)) ==
+	                                 BATONI_CU_NOT_READY &&
+	                         batoni_real_ns() < end;
+	     tries++)
+		batoni_pause_between(tries);
 	return result;
 }
 

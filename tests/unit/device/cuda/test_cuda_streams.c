@@ -669,6 +669,29 @@ END_TEST
 
 /* ---- what the program takes away ------------------------------------------ */
 
+/* baton_stream_destroy asks for a second whether the stream is idle.  Without sleeps it asks a million times. */
+START_TEST(destroy_of_a_busy_stream_leaves_its_core)
+{
+	baton_stream busy;
+	baton_request request;
+	long asked;
+
+	cuda_world_open();
+	baton_ok(baton_stream_create(cw.comms[1], &busy));
+	baton_ok(baton_recv(cw.to, 8, BATON_UINT8, 0, 0, cw.comms[1], busy, NULL,
+	                    &request));
+	asked = cw.sim->sim_uses("cuStreamQuery");
+	ck_assert_int_eq(baton_stream_destroy(cw.comms[1], busy), BATON_ERR_BUSY);
+	asked = cw.sim->sim_uses("cuStreamQuery") - asked;
+	ck_assert_int_gt(asked, 1);
+	ck_assert_int_lt(asked, 25000);
+	baton_ok(baton_cancel(request));
+	cuda_world_finish(request, BATON_ERR_CANCELED);
+	baton_ok(baton_stream_destroy(cw.comms[1], busy));
+	cuda_world_end();
+}
+END_TEST
+
 START_TEST(stream_destroyed_under_an_operation_harms_no_other)
 {
 	CUstream s, t, sender;
@@ -783,6 +806,7 @@ main(void)
 		more_streams_than_indices_at_a_time_are_refused,
 		launch_finds_its_thread_though_the_place_was_taken,
 		a_default_stream_does_not_get_what_was_found_for_another_one,
+		destroy_of_a_busy_stream_leaves_its_core,
 		stream_destroyed_under_an_operation_harms_no_other,
 		memory_freed_under_a_receive_harms_no_other_communicator,
 	};
