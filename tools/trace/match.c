@@ -236,7 +236,9 @@ match_all(struct trace *trace)
 		for (size_t k = 0; k < trace->ranks[i].ops_count; k++) {
 			struct trace_op *op = &trace->ranks[i].ops[k];
 
-			if (trace_side(op) == TRACE_RECV)
+			/* A claim leaves its message to its receive. */
+			if (trace_side(op) == TRACE_RECV &&
+			    (op->kind != TRACE_CLAIM || !op->found))
 				match_message(op, keys, count);
 			match_wait(op, keys, count);
 			messages += op->kind == BATON_OPERATION_RECV && op->match;

@@ -269,8 +269,11 @@ join_claims(struct trace_rank *rank)
 		                ? NULL
 		                : bsearch(&at, claims, count, sizeof(claims[0]),
 		                          compare_serials);
-		if (!found)
+		if (!found || (*found)->peer != op->peer || (*found)->tag != op->tag)
 			continue;
+		/* An earlier one ended without it. */
+		if ((*found)->found)
+			(*found)->found->number = 0;
 		op->found = *found;
 		(*found)->found = op;
 		op->number = (*found)->number;
