@@ -215,7 +215,7 @@ give_tag_back(struct batoni_mpi *mpi, struct batoni_transfer *transfer,
 /* ---- pieces ---- */
 
 /* Both sides use the same lengths: they are part of the wire format.  A short body goes
- * in two pieces that MPI sends eagerly.  In one piece, Open MPI would have the receiver
+ * in one or two pieces that MPI sends eagerly.  In one piece, Open MPI would have the receiver
  * fetch it by a system call: 2.4 instead of 0.6 us at 4 KiB. */
 static inline size_t
 piece_bytes(size_t length)
