@@ -323,6 +323,14 @@ close_hand(struct hand *hand, bool aborted)
 		           (unsigned)hand->functions_run, hand->functions);
 }
 
+/* Else it is given back by itself; or, as it was found and not received, by the destroy of the rank that has. */
+static bool
+lends_for_good(const struct rank *rank)
+{
+	return rank->over_mpi ||
+	       (!rank->leaves && rank->info.device != BATON_DEVICE_HOST);
+}
+
 /* What it destroys tells whether all of it is over. */
 static void
 close_rank(struct rank *rank, bool aborted)
@@ -335,8 +343,7 @@ close_rank(struct rank *rank, bool aborted)
 	for (int i = 0; i < QUEUES; i++)
 		baton_queue_destroy(rank->queues[i]);
 	status = baton_comm_destroy(rank->comm);
-	if (status == BATON_ERR_TIMEOUT && !aborted &&
-	    (rank->over_mpi || !rank->leaves)) {
+	if (status == BATON_ERR_TIMEOUT && !aborted && lends_for_good(rank)) {
 		/* Something is lent that nothing tells of. */
 		abort_rank(rank);
 		status = baton_comm_destroy(rank->comm);
@@ -383,9 +390,8 @@ rank_end(struct rank *rank)
 		if (baton_plan_destroy(rank->hands[i].plan) != BATON_OK)
 			mixed_fail(rank, "plan_destroy");
 	(void)agree(rank, 0, true);
-	/* What is lent for good (a send that nobody receives) only an abort gives back.  What is lent since a probe has
-	 * found it, the destroy of the rank that has. */
-	if (rank->sound && (rank->over_mpi || !rank->leaves))
+	/* What is lent for good (a send that nobody receives) only an abort gives back. */
+	if (rank->sound && lends_for_good(rank))
 		aborted = agree(rank, is_lent(rank), true);
 	if (aborted && rank->sound)
 		end_by_abort(rank);
