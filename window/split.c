@@ -113,11 +113,12 @@ make_setup(struct split *s, const struct baton_comm_options *options,
 		batoni_object(&s->c, BATON_ERR_INVALID, "comm_p is NULL");
 	if (!options) {
 		inherit(s->parent, &s->setup);
-		return;
+	} else {
+		status = batoni_comm_setup(options, &s->setup);
+		if (status != BATON_OK)
+			batoni_object(&s->c, status, "%s", baton_last_error());
 	}
-	status = batoni_comm_setup(options, &s->setup);
-	if (status != BATON_OK)
-		batoni_object(&s->c, status, "%s", baton_last_error());
+	s->setup.splits = true;
 }
 
 /* ---- the ranks of a color ---- */

@@ -235,7 +235,8 @@ make_offer(struct batoni_creation *creation)
 	batoni_unlock();
 }
 
-/* May this rank's setup be carried out over the bootstrap?  OK; UNSUPPORTED, with a sentence. */
+/* May this rank's setup be carried out over the bootstrap?  OK; UNSUPPORTED, with a sentence.  (The ranks of a
+ * split may all be of one process, also where those of its parent are near each other.) */
 static enum baton_status
 check_setup(const struct batoni_creation *creation, struct batoni_comm_setup *setup)
 {
@@ -243,7 +244,7 @@ check_setup(const struct batoni_creation *creation, struct batoni_comm_setup *se
 		creation->ops->check(&creation->bootstrap, setup);
 
 	if (status != BATON_OK || !batoni_setup_is_native(setup) || setup->near ||
-	    batoni_config()->message_path != BATONI_MESSAGE_PATH_NEAR)
+	    setup->splits || batoni_config()->message_path != BATONI_MESSAGE_PATH_NEAR)
 		return status;
 	return batoni_refuse(BATON_ERR_UNSUPPORTED,
 	                     "BATON_MESSAGE_PATH is near: the ranks are threads of "

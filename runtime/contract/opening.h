@@ -48,6 +48,7 @@ struct batoni_comm_setup {
 	                         * its own */
 	uint32_t requests_most; /* the largest requests_max */
 	size_t message_max; /* of a native one's lower transport; 0: any length */
+	bool splits; /* the communicator is of ranks of another one */
 	/* Of traces, agreed on by all ranks: the communicator's number, and that of the one that it is made
 	 * from; 0: this rank keeps no trace, or there is none. */
 	uint64_t trace_id, trace_parent;
