@@ -156,7 +156,7 @@ conform_forked_rank(struct conform_backend backend,
 
 	if (arguments.list)
 		return conform_print(lists);
-	backend.traits |= CONFORM_PROCESSES;
+	backend.traits |= CONFORM_PROCESSES | CONFORM_BY_ID;
 	backend.create = forked_create;
 	backend.sync = forked_sync;
 	backend.agree = forked_agree;

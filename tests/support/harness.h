@@ -64,6 +64,8 @@ struct conform;
 #define CONFORM_STREAM_ISSUED_PUTS 512u
 /* A trait of backends: ranks with an odd number are on the host device. */
 #define CONFORM_TWO_DEVICES 1024u
+/* A trait of backends: ranks meet by an id, and so have the same options. */
+#define CONFORM_BY_ID 4096u
 /* A trait of backends with a memory: buffers of messages are in host memory all the same. */
 #define CONFORM_HOST_BUFFERS 2048u
 
