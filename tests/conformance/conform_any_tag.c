@@ -323,6 +323,8 @@ a_list_of_tensors_may_have_any_tag(struct conform *c)
 			FINISH(c, BATON_ERR_MISMATCH, &request);
 		}
 	}
+	/* A receive from any rank and of any tag would meet what ranks that are done send next. */
+	conform_sync(c);
 	conform_sound(c);
 }
 
@@ -342,7 +344,8 @@ any_tag_is_for_receives_where_the_paths_tell_what_came(struct conform *c)
 	              baton_recv(&value, 1, BATON_INT32, 0, -2, c->comm,
 	                         c->stream, NULL, &request),
 	              "tag -2 tags");
-	if (!(c->info.capabilities & BATON_CAP_ANY_TAG))
+	if (!(c->info.capabilities & BATON_CAP_ANY_TAG) &&
+	    baton_message_path(c->comm, 0) != BATON_MESSAGE_PATH_NEAR)
 		CHECK_REFUSED(c, BATON_ERR_UNSUPPORTED,
 		              baton_recv(&value, 1, BATON_INT32, 0, TAG, c->comm,
 		                         c->stream, NULL, &request),
