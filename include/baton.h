@@ -641,8 +641,8 @@ struct baton_message_info {
 
 /*
  * Is there a message that a receive of this peer and tag, called now, would meet at once?  Then it is the caller's:
- * no receive and no probe meets it any more, its send can no longer be canceled, and baton_recv_message receives
- * it, once.  So threads that probe one communicator do not take each other's messages.
+ * no receive and no probe meets it any more, its send can no longer be taken back (a cancel leaves it LENT, and the
+ * message arrives), and baton_recv_message receives it, once.  So threads that probe one communicator do not take each other's messages.
  *
  * peer, tag  as of baton_recv, with BATON_ANY_SOURCE and BATON_ANY_TAG.
  * message_p  the handle.  It takes a slot of the request pool until a receive of it, which takes one of its own, is

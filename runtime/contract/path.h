@@ -181,7 +181,7 @@ batoni_transfer_arrived(struct batoni_transfer *receive,
 	                                       : length);
 }
 
-/* The engine's callbacks for a path, and for the transport that has it. */
+/* The upcalls of the engine for a path, and for the transport that has it. */
 struct batoni_upcalls {
 	/* The transfer has ended (or, if it was LENT, its buffer is free).
 	 * Call it only from within issue, test, await, flush, take_back, scrap or lost.  It

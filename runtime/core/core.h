@@ -238,11 +238,11 @@ static inline bool
 batoni_trylock(void)
 {
 	struct batoni_engine *e = &batoni_engine;
-	const struct batoni_thread *nobody = NULL;
+	const struct batoni_thread *none = NULL;
 
 	return !atomic_load_explicit(&e->driver, memory_order_relaxed) &&
 	       atomic_compare_exchange_strong_explicit(
-		       &e->driver, &nobody, batoni_this_thread(),
+		       &e->driver, &none, batoni_this_thread(),
 		       memory_order_acquire, memory_order_relaxed);
 }
 

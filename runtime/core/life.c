@@ -13,8 +13,8 @@ batoni_observer_set(const struct batoni_observer *observer_or_null)
 }
 
 static void
-host_copying(struct batoni_upcalls *upcalls, const struct batoni_transfer *transfer,
-             bool begins)
+upcall_copying(struct batoni_upcalls *upcalls, const struct batoni_transfer *transfer,
+               bool begins)
 {
 	struct baton_comm *comm =
 		batoni_container_of(upcalls, struct baton_comm, upcalls);
@@ -57,7 +57,7 @@ batoni_observe_comm_by(struct baton_comm *comm,
 	comm->observed = true;
 	comm->off_fast |= !observer_or_null->fast;
 	if (observer_or_null->copying)
-		comm->upcalls.copying = host_copying;
+		comm->upcalls.copying = upcall_copying;
 }
 
 static void

@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -124,23 +123,12 @@ find_process_start(void)
 	return start;
 }
 
-static uint64_t
-find_number(const struct baton_comm *comm)
-{
-	uint64_t number = comm->setup.trace_id;
-
-	/* A communicator that a test made over its own transport has no number. */
-	if (!number && getrandom(&number, sizeof(number), 0) < 0)
-		number = 1;
-	return number;
-}
-
 static void
 say_who(struct baton_trace_header *header, const struct baton_comm *comm)
 {
 	ssize_t n;
 
-	header->communicator = find_number(comm);
+	header->communicator = comm->setup.trace_id;
 	header->parent = comm->setup.trace_parent;
 	header->index = comm->index;
 	header->rank = comm->rank;
@@ -360,7 +348,7 @@ batoni_trace_file_make(const struct baton_comm *comm)
 	batoni_ticks_open();
 	snprintf(trace->path, sizeof(trace->path),
 	         "%s/baton-%016llx-c%u-r%d.trace", batoni_config()->trace,
-	         (unsigned long long)find_number(comm), comm->index, comm->rank);
+	         (unsigned long long)comm->setup.trace_id, comm->index, comm->rank);
 	if (!map_file(trace, comm, laid.file_bytes)) {
 		batoni_free(trace);
 		return NULL;

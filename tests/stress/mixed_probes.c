@@ -4,6 +4,8 @@
  * whole, in part, not at all, or as what it is not; in a group that may be abandoned; or it is left to the
  * destroy.
  */
+#include <time.h>
+
 #include "mixed.h"
 
 #define LIMIT_NS INT64_C(60000000000)
@@ -191,13 +193,15 @@ discard_at_end(struct rank *rank, struct found *found)
 {
 	enum baton_status status, wanted = BATON_OK;
 	baton_request request = BATON_REQUEST_NULL;
+	time_t limit = time(NULL) + LIMIT_NS / 1000000000;
 
 	if (found->info.list)
 		wanted = BATON_ERR_MISMATCH;
 	else if (found->info.bytes > 0)
 		wanted = BATON_ERR_TRUNCATED;
 	/* What nothing tells of has slots of the pool until its deadline. */
-	while ((status = receive_nothing(rank, found, &request)) == BATON_ERR_AGAIN)
+	while ((status = receive_nothing(rank, found, &request)) == BATON_ERR_AGAIN &&
+	       time(NULL) < limit)
 		(void)baton_progress(rank->comm);
 	if (status == BATON_OK)
 		status = baton_finish(&request, LIMIT_NS, NULL);

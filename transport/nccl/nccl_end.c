@@ -438,7 +438,7 @@ batoni_nccl_close(struct batoni_transport *transport, bool aborted)
 	if (nccl->checked)
 		batoni_nccl_checked_drop_marks(nccl);
 	reached = !lower->lets_go && lower->messages.load.in_flight > 0;
-	lower->ops->close(lower, aborted); /* it may still call its engine callbacks, which are ours */
+	lower->ops->close(lower, aborted); /* it may still make upcalls, which come here */
 	if (nccl->checked && reached)
 		batoni_nccl_checked_leak(nccl);
 	batoni_nccl_free(nccl);

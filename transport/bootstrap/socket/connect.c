@@ -36,7 +36,7 @@ struct attempt {
 	bool named; /* MASTER_ADDR says where, not an id */
 	uint64_t limit_ns, step_ns; /* of all attempts; of what is waited for now */
 	bool connected, admitted;
-	bool nobody; /* some connection was refused: nothing listened there */
+	bool refused; /* some connection was: nothing listened there */
 	int error;  /* of the last connection; an errno code */
 	struct batoni_side_wait wait;
 	char at[BATONI_TCP_TEXT_BYTES];
@@ -260,9 +260,9 @@ refuse_attempt(const struct attempt *attempt, int64_t timeout_ns)
 		                     "process that listens no rank has called yet",
 		                     rank, attempt->at,
 		                     strerror(attempt->error));
-	if (attempt->named && attempt->nobody)
+	if (attempt->named && attempt->refused)
 		return batoni_refuse(BATON_ERR_TIMEOUT,
-		                     "rank %d: within %lld ms nobody listened at %s, "
+		                     "rank %d: within %lld ms nothing listened at %s, "
 		                     "which MASTER_ADDR and BATON_PORT name: has rank "
 		                     "0 not started, has it failed, or does it have "
 		                     "another BATON_PORT or BATON_INTERFACE?",
@@ -284,7 +284,7 @@ once(struct attempt *attempt, const struct batoni_side_address addresses[], int 
 	for (int i = 0; i < n; i++) {
 		if (connect_to(attempt, &addresses[i]))
 			return meet_rendezvous(attempt, home_p);
-		attempt->nobody |= attempt->error == ECONNREFUSED;
+		attempt->refused |= attempt->error == ECONNREFUSED;
 		if (attempt->fd >= 0 && i + 1 < n)
 			close(attempt->fd);
 	}

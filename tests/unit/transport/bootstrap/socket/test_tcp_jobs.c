@@ -429,7 +429,7 @@ alone(int rank)
 	setenv("WORLD_SIZE", "2", 1);
 	CHECK(rank == 0);
 	CHECK(baton_comm_create(&options, &comm) == BATON_ERR_TIMEOUT);
-	CHECK(says("nobody listened at 127.0.0.1"));
+	CHECK(says("nothing listened at 127.0.0.1"));
 	CHECK(says("BATON_PORT name") && !says("spent"));
 }
 
