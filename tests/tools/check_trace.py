@@ -231,6 +231,9 @@ def check_faults(tool):
 
 def check_wrapped(tool):
     """What the ring has lost still counts: messages match by their numbers in the whole run."""
+    def done(ns):
+        return {'enqueued': ns, 'armed': ns, 'issued': ns, 'completed': ns}
+
     first, second = exchange(100)
     counters0 = [t.counter(t.SEND, 1, 5, 100, 100), t.counter(t.RECV, 1, 6, 100, 100)]
     counters1 = [t.counter(t.SEND, 0, 6, 100, 100), t.counter(t.RECV, 0, 5, 100, 100)]
@@ -244,10 +247,9 @@ def check_wrapped(tool):
     require('before they were sent' not in sentences(report), report)
 
     # Serial 9 was reserved and is not used, so the first operation still stands there: its number is not known.
-    at = [None] + [{'enqueued': i, 'armed': i, 'issued': i, 'completed': i} for i in range(1, 17)]
-    folder = Folder(tool).add(t.make(0, 2, [t.operation(t.SEND, i, 1, 5, **at[i]) for i in (1, *range(10, 17))],
+    folder = Folder(tool).add(t.make(0, 2, [t.operation(t.SEND, i, 1, 5, **done(i)) for i in (1, *range(10, 17))],
                                      room=8, counters=[t.counter(t.SEND, 1, 5, 15, 15)]))
-    folder.add(t.make(1, 2, [t.operation(t.RECV, i, 0, 5, **at[i]) for i in range(1, 16)]))
+    folder.add(t.make(1, 2, [t.operation(t.RECV, i, 0, 5, **done(i)) for i in range(1, 16)]))
     require(folder.report()['matched']['messages'] == 7, 'the left over')
 
     # Where failed ones are among the lost, nobody knows which of them kept their place.
@@ -255,6 +257,24 @@ def check_wrapped(tool):
     folder = Folder(tool).add(t.make(0, 2, first[-60:], room=60, counters=counters0))
     folder.add(t.make(1, 2, second[-64:], room=64, counters=counters1))
     require(folder.report()['matched']['messages'] == 20, 'messages without numbers')
+
+    # A failure that is still there is known, also that of a receive whose message a probe has found.
+    sends = t.make(0, 2, [t.operation(t.SEND, i, 1, 5, **done(i)) for i in range(1, 21)],
+                   counters=[t.counter(t.SEND, 1, 5, 20, 20)])
+    plain = [t.operation(t.RECV, i, 0, 5, **done(i)) for i in range(1, 20)]
+    claim = t.operation(t.CLAIM, 20, 0, 5, **done(20))
+    for status in (t.TRUNCATED, t.MISMATCH):
+        for last in ([t.operation(t.RECV, 20, 0, 5, status=status, **done(20))],
+                     [claim, t.operation(t.RECV, 21, 0, 5, status=status, signals=20, flags=t.FOUND, **done(21))]):
+            folder = Folder(tool).add(sends)
+            folder.add(t.make(1, 2, (plain + last)[-8:], room=8, counters=[t.counter(t.RECV, 0, 5, 20, 19, failed=1)]))
+            require(folder.report()['matched']['messages'] == 9 - len(last), 'a receive that failed')
+    # One that ended without its message, which another has received: that one was counted anew.
+    retaken = [claim, t.operation(t.RECV, 21, 0, 5, status=t.TIMEOUT, signals=20, flags=t.FOUND, **done(21)),
+               t.operation(t.RECV, 22, 0, 5, signals=20, flags=t.FOUND, **done(22))]
+    folder = Folder(tool).add(sends)
+    folder.add(t.make(1, 2, (plain + retaken)[-8:], room=8, counters=[t.counter(t.RECV, 0, 5, 21, 20, failed=1)]))
+    require(folder.report()['matched']['messages'] == 0, 'a message that was received twice')
 
 
 def check_clocks(tool):

@@ -7,6 +7,7 @@ FIRST = 5_000_000_000  # when they begin
 
 SEND, RECV, SIGNAL, PUT, WAIT, BARRIER, FUNCTION, CLAIM = 1, 2, 4, 5, 6, 8, 20, 23
 OK, PENDING, TIMEOUT, PEER = 0, 1, -12, -15
+TRUNCATED, MISMATCH = -10, -11
 DETACHED, TERMS, TERM, ANY_SOURCE, FOUND = 1, 64, 256, 1024, 2048
 KINDS = {SEND: ('send', 1, 0), RECV: ('recv', 2, 0), SIGNAL: ('signal', 1, 0), PUT: ('put', 1, 0),
          WAIT: ('wait_signal', 2, 0), BARRIER: ('barrier', 0, 0), FUNCTION: ('launch', 0, 2),

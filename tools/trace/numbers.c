@@ -176,12 +176,27 @@ is_failed(const struct trace_op *op)
 	return op->status != BATON_OK && op->status != BATON_PENDING;
 }
 
+/* A receive of a message that was found has the claim's place, and its failure is counted with its own kind.  One that
+ * ended without the message may have been followed by another, which was counted anew: it stays among those of which
+ * nobody knows. */
+static void
+count_claimed(const struct trace_rank *rank, struct trace_op *op)
+{
+	struct place place = place_of(op, 0);
+	struct trace_queue *queue = find_queue(rank, &place);
+
+	if (queue && queue->failed > 0 && is_failed(op) && trace_keeps_place(op))
+		queue->failed--;
+}
+
 static void
 count_queues(struct trace_rank *rank)
 {
 	for (size_t i = 0; i < rank->ops_count; i++) {
 		struct trace_op *op = &rank->ops[i];
 
+		if (op->found_serial != 0)
+			count_claimed(rank, op);
 		for (size_t k = 0; k < places(op); k++) {
 			struct place place = place_of(op, k);
 			struct trace_queue *queue = find_queue(rank, &place);
