@@ -195,7 +195,7 @@ step_all(enum baton_status statuses[RANKS])
 
 /* One rank alone, whose patience is short.  What was refused there is older than its end. */
 static void
-assert_impatient(const struct batoni_comm_setup *plan, enum baton_status refused,
+assert_impatient(const struct batoni_comm_setup *setup, enum baton_status refused,
                  enum baton_status status, const char *words)
 {
 	struct batoni_creation *creation = &creations[0];
@@ -203,7 +203,7 @@ assert_impatient(const struct batoni_comm_setup *plan, enum baton_status refused
 	struct batoni_board *board;
 	enum baton_status got;
 
-	batoni_creation_begin(creation, plan, refused);
+	batoni_creation_begin(creation, setup, refused);
 	ck_assert_int_eq(batoni_threads_ops.open(RANKS, &board), BATON_OK);
 	batoni_threads_ops.join(board, 0, &creation->bootstrap);
 	creation->bootstrap.patience_ns = 1;
@@ -220,10 +220,10 @@ assert_impatient(const struct batoni_comm_setup *plan, enum baton_status refused
 
 START_TEST(a_rank_that_is_refused_says_why_though_nobody_comes)
 {
-	struct batoni_comm_setup plan;
+	struct batoni_comm_setup setup;
 
-	ck_assert_int_eq(batoni_comm_setup(NULL, &plan), BATON_OK);
-	assert_impatient(&plan, BATON_OK, BATON_ERR_TIMEOUT,
+	ck_assert_int_eq(batoni_comm_setup(NULL, &setup), BATON_OK);
+	assert_impatient(&setup, BATON_OK, BATON_ERR_TIMEOUT,
 	                 "one of them has not gone on");
 	assert_impatient(NULL, batoni_refuse(BATON_ERR_INVALID, "no, thanks"),
 	                 BATON_ERR_INVALID, "no, thanks");
@@ -234,14 +234,14 @@ END_TEST
 START_TEST(ranks_that_fail_alike_have_the_same_sentence)
 {
 	enum baton_status statuses[RANKS];
-	struct batoni_comm_setup plan;
+	struct batoni_comm_setup setup;
 	struct batoni_board *board;
 
-	ck_assert_int_eq(batoni_comm_setup(NULL, &plan), BATON_OK);
-	plan.contexts_max = 1 << 21; /* more slots than there can be */
+	ck_assert_int_eq(batoni_comm_setup(NULL, &setup), BATON_OK);
+	setup.contexts_max = 1 << 21; /* more slots than there can be */
 	ck_assert_int_eq(batoni_threads_ops.open(RANKS, &board), BATON_OK);
 	for (int i = 0; i < RANKS; i++) {
-		batoni_creation_begin(&creations[i], &plan, BATON_OK);
+		batoni_creation_begin(&creations[i], &setup, BATON_OK);
 		batoni_threads_ops.join(board, i, &creations[i].bootstrap);
 	}
 	step_all(statuses);
@@ -298,14 +298,14 @@ remove_folder(void)
 START_TEST(all_files_are_made_when_the_first_rank_has_its_communicator)
 {
 	enum baton_status first = BATON_PENDING, statuses[RANKS];
-	struct batoni_comm_setup plan;
+	struct batoni_comm_setup setup;
 	struct batoni_board *board;
 
 	trace_to_folder();
-	ck_assert_int_eq(batoni_comm_setup(NULL, &plan), BATON_OK);
+	ck_assert_int_eq(batoni_comm_setup(NULL, &setup), BATON_OK);
 	ck_assert_int_eq(batoni_threads_ops.open(RANKS, &board), BATON_OK);
 	for (int i = 0; i < RANKS; i++) {
-		batoni_creation_begin(&creations[i], &plan, BATON_OK);
+		batoni_creation_begin(&creations[i], &setup, BATON_OK);
 		batoni_threads_ops.join(board, i, &creations[i].bootstrap);
 	}
 	for (int i = 0; first == BATON_PENDING; i = (i + 1) % RANKS)
@@ -370,7 +370,7 @@ START_TEST(a_rank_that_ends_while_a_native_transport_is_opened_is_named)
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
 	struct batoni_side_link links[RANKS];
 	enum baton_status statuses[RANKS];
-	struct batoni_comm_setup plan;
+	struct batoni_comm_setup setup;
 
 	trace_to_folder();
 	batoni_device_put(&batoni_fake_device_ops);
@@ -378,10 +378,10 @@ START_TEST(a_rank_that_ends_while_a_native_transport_is_opened_is_named)
 	options.device = BATON_DEVICE_CUDA;
 	options.transport = BATON_TRANSPORT_NCCL;
 	options.progress = BATON_PROGRESS_CALLS;
-	ck_assert_int_eq(batoni_comm_setup(&options, &plan), BATON_OK);
+	ck_assert_int_eq(batoni_comm_setup(&options, &setup), BATON_OK);
 	open_links(links);
 	for (int i = 0; i < RANKS; i++) {
-		batoni_creation_begin(&creations[i], &plan, BATON_OK);
+		batoni_creation_begin(&creations[i], &setup, BATON_OK);
 		ck_assert_int_eq(batoni_side_ops.join(RANKS, i, &links[i], 0,
 		                                      &creations[i].bootstrap),
 		                 BATON_OK);
@@ -405,8 +405,8 @@ START_TEST(a_rank_that_ends_while_a_native_transport_is_opened_is_named)
 }
 END_TEST
 
-/* What becomes of a plan for a device with or without a transport of its own. */
-START_TEST(the_side_channel_takes_near_and_native_plans)
+/* What becomes of a setup for a device with or without a transport of its own. */
+START_TEST(the_side_channel_takes_near_and_native_setups)
 {
 	static const struct {
 		bool native;
@@ -434,23 +434,23 @@ START_TEST(the_side_channel_takes_near_and_native_plans)
 	const struct batoni_accord accord = {.stages = true, .unable = 0};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct batoni_comm_setup plan;
+		struct batoni_comm_setup setup;
 
-		ck_assert_int_eq(batoni_comm_setup(NULL, &plan), BATON_OK);
+		ck_assert_int_eq(batoni_comm_setup(NULL, &setup), BATON_OK);
 		if (cases[i].native)
-			batoni_comm_setup_on(&plan, &batoni_fake_device_ops);
-		plan.transport = cases[i].asked;
-		ck_assert_int_eq(ops->check(&ranks[0], &plan), cases[i].status);
-		ck_assert_int_eq(plan.transport, cases[i].taken);
+			batoni_comm_setup_on(&setup, &batoni_fake_device_ops);
+		setup.transport = cases[i].asked;
+		ck_assert_int_eq(ops->check(&ranks[0], &setup), cases[i].status);
+		ck_assert_int_eq(setup.transport, cases[i].taken);
 		ck_assert(cases[i].status == BATON_OK ||
 		          strstr(baton_last_error(), cases[i].words));
-		ck_assert_int_eq(plan.near, cases[i].status == BATON_OK &&
+		ck_assert_int_eq(setup.near, cases[i].status == BATON_OK &&
 		                                    cases[i].taken ==
 		                                            BATON_TRANSPORT_NEAR);
 		/* Only what near does not carry is bounded. */
-		ck_assert_int_eq(ops->agree(&accord, &plan), BATON_OK);
-		ck_assert_int_eq(plan.message_max == 0, plan.near);
-		ck_assert(plan.stages);
+		ck_assert_int_eq(ops->agree(&accord, &setup), BATON_OK);
+		ck_assert_int_eq(setup.message_max == 0, setup.near);
+		ck_assert(setup.stages);
 	}
 }
 END_TEST
@@ -512,7 +512,7 @@ main(void)
 		all_files_are_made_when_the_first_rank_has_its_communicator,
 		a_rank_that_ends_while_a_native_transport_is_opened_is_named,
 		a_rank_that_is_refused_says_why_though_nobody_comes,
-		the_side_channel_takes_near_and_native_plans,
+		the_side_channel_takes_near_and_native_setups,
 		what_the_side_channel_lacks_is_named,
 	};
 
