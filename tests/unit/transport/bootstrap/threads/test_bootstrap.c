@@ -445,8 +445,8 @@ START_TEST(the_side_channel_takes_near_and_native_setups)
 		ck_assert(cases[i].status == BATON_OK ||
 		          strstr(baton_last_error(), cases[i].words));
 		ck_assert_int_eq(setup.near, cases[i].status == BATON_OK &&
-		                                    cases[i].taken ==
-		                                            BATON_TRANSPORT_NEAR);
+		                                     cases[i].taken ==
+		                                             BATON_TRANSPORT_NEAR);
 		/* Only what near does not carry is bounded. */
 		ck_assert_int_eq(ops->agree(&accord, &setup), BATON_OK);
 		ck_assert_int_eq(setup.message_max == 0, setup.near);
