@@ -244,21 +244,37 @@ remoteness(const char *name, const char *known)
 	                                               : distance(name, known);
 }
 
-/* At most a third of it is to be changed, or it is a known name with more behind it. */
+/* At most a third of it is to be changed, or it is the beginning of a known name. */
 static bool
 is_near(const char *name, const char *known)
 {
 	size_t own = strlen(name) - strlen(PREFIX);
 
 	return own > 0 && (remoteness(name, known) <= own / 3 ||
-	                   strncmp(name, known, strlen(known)) == 0 ||
 	                   strncmp(known, name, strlen(name)) == 0);
+}
+
+/* The longest known name that has more behind it here.  NULL: none has. */
+static const char *
+beginning(const char *name)
+{
+	const char *best = NULL;
+
+	for (size_t i = 0; i < VARIABLES; i++) {
+		const char *known = variables[i].name;
+
+		if (strncmp(name, known, strlen(known)) == 0 &&
+		    (!best || strlen(known) > strlen(best)))
+			best = known;
+	}
+	return best;
 }
 
 /* NULL: no known name is near. */
 static const char *
 nearest(const char *name)
 {
+	const char *begins = beginning(name);
 	size_t best = 0;
 
 	for (size_t i = 1; i < VARIABLES; i++) {
@@ -266,7 +282,7 @@ nearest(const char *name)
 		    remoteness(name, variables[best].name))
 			best = i;
 	}
-	return is_near(name, variables[best].name) ? variables[best].name : NULL;
+	return is_near(name, variables[best].name) ? variables[best].name : begins;
 }
 
 static bool
