@@ -211,7 +211,7 @@ job_gather(struct job *job, json_t *mine)
 bool
 job_is_cut_off(const struct job *job, const char *command)
 {
-	if (job->rank == 0 || job->host)
+	if (job->rank == 0 || !*job->why_alone)
 		return false;
 	fprintf(stderr, "baton %s: rank %d cannot report to rank 0: %s\n", command,
 	        job->rank, job->why_alone);

@@ -37,7 +37,7 @@ void job_open_thread(struct job *job, int rank, int size,
 /* Collective.  What rank 0 has there becomes what all have.  False: some rank did not answer, and why_alone
  * says why. */
 bool job_share(struct job *job, void *data, size_t bytes);
-/* The rank cannot tell rank 0 anything: what it does not print is lost.  It has printed why. */
+/* On another rank than 0: rank 0 has not heard it, or is not heard.  It has printed why. */
 bool job_is_cut_off(const struct job *job, const char *command);
 /* Collective.  Returns when all have called.  False: as above. */
 bool job_meet(struct job *job);

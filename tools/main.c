@@ -237,8 +237,11 @@ main(int argc, char **argv)
 	tool_argp(&argp, argc, argv, ARGP_IN_ORDER, &choice);
 	snprintf(name, sizeof(name), "baton %s", choice.command->name);
 	choice.argv[0] = name;
-	/* Rank 0 prints and writes the same. */
-	if (!choice.command->of_job && is_as_rank_0())
+	/* Rank 0 prints and writes the same, unless a shell or the environment has told them apart. */
+	if (!choice.command->of_job && is_as_rank_0()) {
+		fprintf(stderr, "%s: rank %d of a job: rank 0 reads; start it without mpirun\n",
+		        name, job_rank_of_launcher());
 		return 0;
+	}
 	return choice.command->run(choice.argc, choice.argv);
 }

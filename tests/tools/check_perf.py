@@ -16,7 +16,7 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
-from check_tool import complete, main, require
+from check_tool import complete, main, meddle, require
 
 PAIRS = ['latency', 'bandwidth', 'rate', 'put', 'puts', 'overlap']
 TESTS = ['latency', 'bandwidth', 'rate', 'put', 'puts', 'ring', 'alltoall', 'overlap']
@@ -206,16 +206,30 @@ def check_differ(tool):
 
 
 def check_killed(tool):
-    """Of two ranks one is killed between two rows: the other one ends, and its status says that."""
+    """Of two ranks one is killed behind the first of very many rows: the other one ends, and its status says that."""
     for victim in (0, 1):
-        processes = tool.start_pair(('perf', 'latency', '-t', '0.2', '-f', '2', '-b', '1', '-e', '1M'))
+        processes = tool.start_pair(('perf', '-t', '0.5', '-f', '2', '-b', '1', '-e', '1M'))
         while processes[0].stdout.readline().startswith('#'):
             pass
         processes[victim].kill()
         outputs = [process.communicate() for process in processes]
-        print(victim, outputs)
         require(processes[1 - victim].returncode == 2, processes[1 - victim].returncode)
         require(victim == 0 or 'baton perf: ranks are missing: ' in outputs[0][1], outputs)
+
+
+def check_meddled(tool):
+    """How an operation has ended is told, not what an earlier call was refused for; and who is not heard says so."""
+    few = ('perf', 'latency', '-n', '2', '-b', '8', '-e', '8')
+    _, err = tool.run(*few, status=2, **meddle('baton_finish'))
+    require('latency: BATON_ERR_CANCELED: canceled\n' in err, err)
+    # A report that cannot be read is no bad argument.
+    _, err = tool.run(*few, others=few, others_changes=meddle('nothing'), status=2)
+    require('baton perf: ranks are missing: what they were asked for cannot be read' in err, err)
+    # Rank 0 ends once it is to receive the others' reports.
+    processes = tool.start_pair(few, {**os.environ, **meddle('baton_recv')}, others_changes={'MEDDLE': ''})
+    outputs = [process.communicate() for process in processes]
+    require([process.returncode for process in processes] == [9, 2], outputs)
+    require('baton perf: rank 1 cannot report to rank 0: ' in outputs[1][1], outputs)
 
 
 def check_plot(tool):

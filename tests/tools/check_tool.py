@@ -276,6 +276,19 @@ def check_refused(tool):
             require(out == '' and f'baton {command}: rank 5 cannot report to rank 0: RANK is "5"' in err, err)
 
 
+def meddle(call):
+    """What has this call of Baton's do something else (meddle.c)."""
+    return {'LD_PRELOAD': os.environ['MEDDLE_LIBRARY'], 'MEDDLE': call}
+
+
+def check_cut_off(tool):
+    """A rank whose report rank 0 cannot have says so."""
+    processes = tool.start_pair(('info',), others_changes=meddle('baton_send'))
+    outputs = [process.communicate() for process in processes]
+    require(processes[1].returncode == 2, outputs)
+    require('baton info: rank 1 cannot report to rank 0: ' in outputs[1][1], outputs)
+
+
 def check_arguments(tool):
     for arguments, sentence in (
             ((), 'no command is given; it is one of: info, doctor'),
@@ -318,6 +331,9 @@ def check_quiet(tool):
     require(out.count('Usage: ') == 1, out)
     _, err = tool.run('trace', '/nowhere', status=2)
     require(err.count('/nowhere cannot be read') == 1, err)
+    # Rank 0 ends with 0, so the launcher ends no other.
+    _, err = tool.run('trace', '--help')
+    require(err.count('baton trace: rank 1 of a job: rank 0 reads') == 1, err)
 
 
 def complete(*words):

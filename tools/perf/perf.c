@@ -31,6 +31,15 @@ const struct perf_test perf_tests[] = {
 };
 const size_t perf_tests_count = sizeof(perf_tests) / sizeof(perf_tests[0]);
 
+/* An operation can end in it, so the last refusal may be an earlier call's. */
+static bool
+is_of_completion(enum baton_status status)
+{
+	return status == BATON_ERR_TRUNCATED || status == BATON_ERR_MISMATCH ||
+	       status == BATON_ERR_TIMEOUT || status == BATON_ERR_CANCELED ||
+	       status == BATON_ERR_ABORTED || status == BATON_ERR_PEER;
+}
+
 void
 perf_fail(struct perf_rank *rank, const char *call, enum baton_status status)
 {
@@ -41,10 +50,9 @@ perf_fail(struct perf_rank *rank, const char *call, enum baton_status status)
 
 	if (*rank->failed)
 		return;
-	/* The last refusal may be an earlier call's, where an operation has ended at its deadline. */
 	if (!*why && own)
 		why = last + length + strspn(last + length, ": ");
-	else if (!*why && *last && status != BATON_ERR_TIMEOUT)
+	else if (!*why && *last && !is_of_completion(status))
 		why = last;
 	else if (!*why)
 		why = baton_status_text(status);
@@ -210,12 +218,14 @@ finish_report(const struct perf_rank *rank, struct report *report)
 		        rank->job->why_alone);
 }
 
-/* Rank 0's sentence on why nothing is measured. */
-static void
-complain(const struct perf_rank *rank, const char *why)
+/* Nothing is measured.  The exit status, and rank 0's sentence; of another rank if it does not hear rank 0. */
+static int
+complain(const struct job *job, int status, const char *why)
 {
-	if (rank->job->rank == 0)
-		fprintf(stderr, "baton perf: %s\n", why);
+	if (job->rank != 0)
+		return job_is_cut_off(job, "perf") ? TOOL_BROKEN : 0;
+	fprintf(stderr, "baton perf: %s\n", why);
+	return status;
 }
 
 /* Why the job's communicator is not what is to be measured; alike on all ranks.  False: it is. */
@@ -309,9 +319,8 @@ run_rank(struct job *job, const struct perf_options *options, bool threads)
 	char why[600] = "";
 
 	if (!open_rank(&rank, why, sizeof(why))) {
-		complain(&rank, why);
 		close_rank(&rank);
-		return job->rank == 0 ? TOOL_BROKEN : 0;
+		return complain(job, TOOL_BROKEN, why);
 	}
 	if (job->rank == 0) {
 		report.tree = start_report(&rank, threads);
@@ -329,7 +338,7 @@ run_rank(struct job *job, const struct perf_options *options, bool threads)
 	if (report.tree)
 		finish_report(&rank, &report);
 	json_decref(report.tree);
-	return report.bad || *job->why_alone ? TOOL_BROKEN : 0;
+	return job_is_cut_off(job, "perf") || report.bad ? TOOL_BROKEN : 0;
 }
 
 /* ---- ranks that are threads ---- */
@@ -428,11 +437,8 @@ run_job(struct job *job, const struct perf_options *options,
 	char why[600];
 	int status = perf_agree(job, options, refused, why, sizeof(why));
 
-	if (status != 0) {
-		if (job->rank == 0)
-			fprintf(stderr, "baton perf: %s\n", why);
-		return job->rank == 0 ? status : 0;
-	}
+	if (status != 0)
+		return complain(job, status, why);
 	if (options->ranks)
 		return refuse_ranks(job);
 	job_open_comm(job, comm);

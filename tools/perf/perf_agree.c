@@ -83,8 +83,17 @@ find_difference(const json_t *first, const json_t *other, char *why, size_t size
 	}
 }
 
-/* On rank 0. */
-static void
+static int
+miss_ranks(const struct job *job, char *why, size_t size)
+{
+	snprintf(why, size, "ranks are missing: %s",
+	         *job->why_alone ? job->why_alone
+	                         : "what they were asked for cannot be read");
+	return TOOL_BROKEN;
+}
+
+/* On rank 0.  The exit status. */
+static int
 judge(const struct job *job, const json_t *told, char *why, size_t size)
 {
 	const json_t *rank;
@@ -105,7 +114,8 @@ judge(const struct job *job, const json_t *told, char *why, size_t size)
 		find_difference(json_array_get(told, 0), rank, why, size);
 	}
 	if (!*why && json_array_size(told) < (size_t)job->size)
-		snprintf(why, size, "ranks are missing: %s", job->why_alone);
+		return miss_ranks(job, why, size);
+	return *why ? EX_USAGE : 0;
 }
 
 int
@@ -115,14 +125,13 @@ perf_agree(struct job *job, const struct perf_options *options, const char *refu
 	json_t *told = job_gather(job, json_pack("{si ss so}", "rank", job->rank,
 	                                         "refused", refused, "asked",
 	                                         what_is_asked_for(options)));
+	int status = 0;
 
 	memset(why, 0, size);
 	if (told)
-		judge(job, told, why, size);
+		status = judge(job, told, why, size);
 	json_decref(told);
-	if (!job_share(job, why, size)) {
-		snprintf(why, size, "ranks are missing: %s", job->why_alone);
-		return TOOL_BROKEN;
-	}
-	return *why ? EX_USAGE : 0;
+	if (!job_share(job, why, size))
+		return miss_ranks(job, why, size);
+	return *why && status == 0 ? EX_USAGE : status;
 }
