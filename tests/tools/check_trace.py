@@ -478,7 +478,9 @@ def check_hang(tool):
     folder.add(t.make(1, 2, []))
     heads = folder.report('--hang', status=1)['moments'][0]['waiting']
     require([(head['operation'], head['why']) for head in heads] ==
-            [('receive of tag 7 from rank 1', 'its stream has work that Baton does not see'),
+            [('receive of tag 7 from rank 1',
+              "the trace does not show for what: work of the program's own, a group that is not ended, "
+              'or a wait of the stream'),
              ('function', 'the function has not returned')], heads)
 
     # Operations that ended at their deadlines are looked at as they were before.
@@ -627,6 +629,9 @@ def check_killed(tool):
         require('3 of 3 ranks have ended without destroying it' in sentences(report), report)
         require(report['moments'][-1]['when'] == 'end', report)
         require_reason(mistake, report['moments'][-1])
+        if mistake == 'circle':
+            sentence = report['moments'][-1]['reasons'][0]['sentence']
+            require(sentence.count('(its process has ended)') == 3, report)
 
 
 def check_ended(tool):

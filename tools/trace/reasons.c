@@ -102,6 +102,9 @@ tell_of_circle(struct hang *h, json_t *reasons, size_t first)
 		if (members > 0)
 			strncat(text, "; ", sizeof(text) - strlen(text) - 1);
 		append_head(text, sizeof(text), head);
+		if (head->op->of->life == TRACE_GONE)
+			strncat(text, " (its process has ended)",
+			        sizeof(text) - strlen(text) - 1);
 		json_array_append_new(ranks, json_integer(head->op->of->rank));
 		guessed = guessed || head->guessed;
 		head->told = true;

@@ -86,7 +86,8 @@ find_on_stream(const struct trace *trace, const struct trace_op *op,
 	} else {
 		wait->cause = TRACE_PROGRAM;
 		snprintf(wait->why, sizeof(wait->why),
-		         "its stream has work that Baton does not see");
+		         "the trace does not show for what: work of the program's "
+		         "own, a group that is not ended, or a wait of the stream");
 	}
 }
 
