@@ -113,12 +113,13 @@ is_as_rank_0(void)
 void
 tool_argp(const struct argp *argp, int argc, char **argv, unsigned flags, void *input)
 {
+	bool quiet = is_as_rank_0();
 	int kept[2] = {-1, -1};
 
 	/* Another exit status than 0 would have the launcher end rank 0, maybe before it has printed. */
-	if (is_as_rank_0())
+	if (quiet)
 		argp_err_exit_status = 0;
-	for (int i = 0; i < 2 && is_as_rank_0(); i++) {
+	for (int i = 0; i < 2 && quiet; i++) {
 		int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
 		kept[i] = fcntl(i + 1, F_DUPFD_CLOEXEC, 3);
