@@ -20,6 +20,7 @@
 #include "core.h"
 #include "run_tests.h"
 #include "ticks.h"
+#include "trace_folder.h"
 
 #define FILES_MAX 8u
 
@@ -30,7 +31,6 @@ struct file {
 	const struct baton_trace_header *header;
 };
 
-static char folder[] = "/tmp/baton-trace-XXXXXX";
 static struct file files[FILES_MAX]; /* by rank */
 static struct baton_comm *comms[2];
 static baton_stream streams[2]; /* of each rank */
@@ -55,7 +55,7 @@ map_one(const char *name)
 	struct stat stat;
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	snprintf(path, sizeof(path), "%s/%s", trace_folder, name);
 	fd = open(path, O_RDONLY);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(fstat(fd, &stat), 0);
@@ -75,7 +75,7 @@ map_one(const char *name)
 static unsigned
 map_files(void)
 {
-	DIR *dir = opendir(folder);
+	DIR *dir = opendir(trace_folder);
 	struct dirent *entry;
 	unsigned n = 0;
 
@@ -148,28 +148,6 @@ assert_counts(const struct baton_trace_counter *counter, uint64_t called,
 }
 
 /* ---- communicators ---- */
-
-static void
-make_folder(void)
-{
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	setenv("BATON_TRACE", folder, 1);
-}
-
-static void
-remove_folder(void)
-{
-	DIR *dir = opendir(folder);
-	struct dirent *entry;
-
-	while (dir && (entry = readdir(dir))) {
-		if (entry->d_name[0] != '.')
-			unlinkat(dirfd(dir), entry->d_name, 0);
-	}
-	if (dir)
-		closedir(dir);
-	rmdir(folder);
-}
 
 static void
 open_comms_of(int size, uint32_t requests_max)
@@ -1058,7 +1036,7 @@ START_TEST(a_dump_names_the_command_that_tells_of_all_ranks)
 	ck_assert_int_eq(baton_comm_dump(comms[1], dump), BATON_OK);
 	ck_assert_int_gt(pread(dump, said, sizeof(said) - 1, 0), 0);
 	ck_assert_msg(strstr(said, "-r1.trace; who waits for whom") != NULL, "%s", said);
-	snprintf(words, sizeof(words), "across ranks: baton trace %s --hang\n", folder);
+	snprintf(words, sizeof(words), "across ranks: baton trace %s --hang\n", trace_folder);
 	ck_assert_ptr_nonnull(strstr(said, words));
 	close(dump);
 	finish(send_to(0, 1, 5, 10), BATON_OK);
@@ -1119,7 +1097,7 @@ START_TEST(a_file_is_no_folder)
 	char file[64], said[512] = "";
 	int log = memfd_create("log", 0);
 
-	snprintf(file, sizeof(file), "%s/file", folder);
+	snprintf(file, sizeof(file), "%s/file", trace_folder);
 	close(open(file, O_WRONLY | O_CREAT, 0600));
 	setenv("BATON_TRACE", file, 1);
 	ck_assert_int_eq(dup2(log, STDERR_FILENO), STDERR_FILENO);
@@ -1176,5 +1154,5 @@ main(void)
 		a_limit_of_file_sizes_is_no_trace,
 	};
 
-	return RUN_TESTS_WITH("trace", tests, make_folder, remove_folder);
+	return RUN_TESTS_WITH("trace", tests, trace_folder_make, trace_folder_remove);
 }

@@ -16,6 +16,7 @@
 #include "cuda_world.h"
 #include "forecast.h"
 #include "trace_file.h"
+#include "trace_folder.h"
 
 static struct baton_comm_options
 silent(void)
@@ -166,10 +167,7 @@ END_TEST
 /* The layer adds the path of streams when the communicator starts. */
 START_TEST(a_trace_knows_the_path_of_streams)
 {
-	char folder[] = "/tmp/baton-mapped-XXXXXX";
-
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	setenv("BATON_TRACE", folder, 1);
+	trace_folder_make();
 	open_silent();
 	for (int i = 0; i < 2; i++) {
 		const struct batoni_trace *trace = cw.comms[i]->trace;
@@ -179,7 +177,7 @@ START_TEST(a_trace_knows_the_path_of_streams)
 		                  cw.comms[i]->paths_count);
 		ck_assert_int_eq(unlink(trace->path), 0);
 	}
-	rmdir(folder);
+	trace_folder_remove();
 	end_world();
 }
 END_TEST

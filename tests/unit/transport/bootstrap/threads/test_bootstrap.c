@@ -3,7 +3,6 @@
  * The bootstrap of ranks in one process (transport/bootstrap/threads/), by turns; and creations over
  * it, and over the one by sockets, likewise.
  */
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -18,6 +17,7 @@
 #include "run_tests.h"
 #include "tcp.h"
 #include "tcp_world.h"
+#include "trace_folder.h"
 
 enum { RANKS = 3 };
 
@@ -257,43 +257,6 @@ END_TEST
 
 /* ---- traces ---- */
 
-static char folder[] = "/tmp/baton-creation-XXXXXX";
-
-static void
-trace_to_folder(void)
-{
-	ck_assert_ptr_nonnull(mkdtemp(folder));
-	setenv("BATON_TRACE", folder, 1);
-}
-
-static unsigned
-count_files(void)
-{
-	DIR *dir = opendir(folder);
-	struct dirent *entry;
-	unsigned n = 0;
-
-	ck_assert_ptr_nonnull(dir);
-	while ((entry = readdir(dir)))
-		n += entry->d_name[0] != '.';
-	closedir(dir);
-	return n;
-}
-
-static void
-remove_folder(void)
-{
-	DIR *dir = opendir(folder);
-	struct dirent *entry;
-
-	while ((entry = readdir(dir))) {
-		if (entry->d_name[0] != '.')
-			unlinkat(dirfd(dir), entry->d_name, 0);
-	}
-	closedir(dir);
-	rmdir(folder);
-}
-
 /* From when a rank has its communicator on, the deadlines of its operations run. */
 START_TEST(all_files_are_made_when_the_first_rank_has_its_communicator)
 {
@@ -301,7 +264,7 @@ START_TEST(all_files_are_made_when_the_first_rank_has_its_communicator)
 	struct batoni_comm_setup setup;
 	struct batoni_board *board;
 
-	trace_to_folder();
+	trace_folder_make();
 	ck_assert_int_eq(batoni_comm_setup(NULL, &setup), BATON_OK);
 	ck_assert_int_eq(batoni_threads_ops.open(RANKS, &board), BATON_OK);
 	for (int i = 0; i < RANKS; i++) {
@@ -311,11 +274,11 @@ START_TEST(all_files_are_made_when_the_first_rank_has_its_communicator)
 	for (int i = 0; first == BATON_PENDING; i = (i + 1) % RANKS)
 		first = batoni_creation_step(&creations[i]);
 	ck_assert_int_eq(first, BATON_OK);
-	ck_assert_uint_eq(count_files(), RANKS);
+	ck_assert_uint_eq(trace_folder_count(), RANKS);
 	step_all(statuses);
 	for (int i = 0; i < RANKS; i++)
 		ck_assert_int_eq(baton_comm_destroy(creations[i].comm), BATON_OK);
-	remove_folder();
+	trace_folder_remove();
 }
 END_TEST
 
@@ -372,7 +335,7 @@ START_TEST(a_rank_that_ends_while_a_native_transport_is_opened_is_named)
 	enum baton_status statuses[RANKS];
 	struct batoni_comm_setup setup;
 
-	trace_to_folder();
+	trace_folder_make();
 	batoni_device_put(&batoni_fake_device_ops);
 	batoni_native_put(&native);
 	options.device = BATON_DEVICE_CUDA;
@@ -399,8 +362,8 @@ START_TEST(a_rank_that_ends_while_a_native_transport_is_opened_is_named)
 	}
 	ck_assert_int_eq(fake_natives_alive(), 0);
 	await_no_hub();
-	ck_assert_uint_eq(count_files(), 0);
-	remove_folder();
+	ck_assert_uint_eq(trace_folder_count(), 0);
+	trace_folder_remove();
 	ck_assert_int_eq(fake_device_violations(), 0);
 }
 END_TEST
