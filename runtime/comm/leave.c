@@ -320,6 +320,8 @@ leave_further(void *argument)
 
 	batoni_check_device(comm);
 	batoni_claims_drop(comm);
+	if (!atomic_load(&comm->left))
+		batoni_comm_take_messages(comm);
 	if (comm->fault.status != BATON_OK)
 		batoni_comm_end_all(comm);
 	batoni_end_and_issue();

@@ -445,6 +445,7 @@ struct batoni_path_ops {
 
 	/* One bounded pass over what is in flight (about 1 MiB of copying, a batch of
 	 * tests).  Returns the number of events (transfers ended, phases entered).
+	 * Host-issued messages: also called with nothing in flight (batoni_comm_test_messages).
 	 * Stream-issued: makes the native library progress, and shows its asynchronous errors,
 	 * which go to upcalls->broken; where there is no such library, does nothing. */
 	size_t (*test)(struct batoni_path *path);

@@ -130,6 +130,7 @@ step_once(void *argument)
 	struct baton_comm *comm = c->rma->comm;
 	enum baton_status status;
 
+	batoni_comm_take_messages(comm);
 	if (comm->fault.status != BATON_OK)
 		return comm->fault.status;
 	status = take_step(c, c->step);
