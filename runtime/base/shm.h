@@ -115,6 +115,9 @@ struct batoni_bell {
 	 * Written before the bell has a name. */
 	int32_t pipe;
 	uint64_t pipe_device, pipe_inode;
+	/* Bits of threads that sleep on `doorbell`, and are to wake also for a sender that finds no room in
+	 * a ring of this process, although nothing here waits for its message (runtime/core/room.c). */
+	_Atomic uint32_t idle;
 };
 
 /* The pipe of a process, as this process has it open.  All openings share one descriptor. */

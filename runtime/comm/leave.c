@@ -18,6 +18,7 @@
 #include "health.h"
 #include "liveness.h"
 #include "log.h"
+#include "room.h"
 #include "scope.h"
 #include "sweep.h"
 #include "wait.h"
@@ -230,6 +231,7 @@ batoni_comm_unlist(struct baton_comm *comm)
 	struct baton_comm **link = &e->working;
 
 	leave_deferred(comm);
+	batoni_room_end(comm);
 	batoni_check_no_probe(comm);
 	if (!comm->work.listed)
 		return;
@@ -320,8 +322,7 @@ leave_further(void *argument)
 
 	batoni_check_device(comm);
 	batoni_claims_drop(comm);
-	if (!atomic_load(&comm->left))
-		batoni_comm_take_messages(comm);
+	batoni_comm_make_room(comm);
 	if (comm->fault.status != BATON_OK)
 		batoni_comm_end_all(comm);
 	batoni_end_and_issue();

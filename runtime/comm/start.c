@@ -19,6 +19,7 @@
 #include "life.h"
 #include "nvtx.h"
 #include "registry.h"
+#include "room.h"
 #include "tables.h"
 #include "trace.h"
 
@@ -197,6 +198,9 @@ batoni_comm_start(struct baton_comm *comm, struct batoni_transport *transport)
 		comm->onesided->ops->start(comm->onesided, comm);
 	/* The layer may have added a path. */
 	batoni_trace_paths(comm);
+	batoni_lock();
+	batoni_room_begin(comm);
+	batoni_unlock();
 	batoni_dump_start();
 	batoni_announce(comm);
 	batoni_crowd_warn(comm);

@@ -421,6 +421,9 @@ struct batoni_path_ops {
 	/* Messages may be lists of tensors.  A message and a receive of which only one is a
 	 * list match, and the receive ends in MISMATCH. */
 	bool lists;
+	/* What peers send goes through memory of a bounded size, and their sends wait for room that `test` makes:
+	 * it is called with nothing in flight, too (room.h). */
+	bool makes_room;
 
 	/* One of these two. */
 	const struct batoni_host_issued_ops *host_issued;
@@ -445,7 +448,6 @@ struct batoni_path_ops {
 
 	/* One bounded pass over what is in flight (about 1 MiB of copying, a batch of
 	 * tests).  Returns the number of events (transfers ended, phases entered).
-	 * Host-issued messages: also called with nothing in flight (batoni_comm_test_messages).
 	 * Stream-issued: makes the native library progress, and shows its asynchronous errors,
 	 * which go to upcalls->broken; where there is no such library, does nothing. */
 	size_t (*test)(struct batoni_path *path);

@@ -58,7 +58,8 @@ struct batoni_comm_work {
 	bool busy; /* listed, and has to be polled before the bell rings: counts in
 	              thread_working */
 	bool deferred; /* on the list engine.deferred: its messages are to be flushed */
-	struct baton_comm *next, *deferred_next;
+	bool ringed;   /* on the list engine.rings: peers' sends may wait for room (room.c) */
+	struct baton_comm *next, *deferred_next, *rings_next;
 };
 
 /* Operations with a deadline (sweep.c).  Driver. */

@@ -29,6 +29,7 @@
 #include "line.h"
 #include "liveness.h"
 #include "log.h"
+#include "room.h"
 #include "forecast.h"
 #include "sweep.h"
 #include "ticks.h"
@@ -434,27 +435,6 @@ serve(struct baton_comm *comm)
 	return events;
 }
 
-void
-batoni_comm_test_messages(struct baton_comm *comm)
-{
-	for (uint32_t i = 0; i < comm->paths_count; i++) {
-		struct batoni_path *path = comm->paths[i];
-
-		if (!(path->ops->kinds & BATONI_MESSAGES) ||
-		    !path->ops->host_issued)
-			continue;
-		path->tests++;
-		path->ops->test(path);
-	}
-}
-
-void
-batoni_comm_take_messages(struct baton_comm *comm)
-{
-	if (comm->fault.status == BATON_OK && batoni_may_drive(comm))
-		batoni_comm_test_messages(comm);
-}
-
 static inline bool
 any_parked(const struct baton_comm *comm)
 {
@@ -543,6 +523,7 @@ batoni_pass(void)
 	if (unlikely(++e->passes >= PASSES_A_CHECK)) {
 		e->passes = 0;
 		events += batoni_check_peers();
+		batoni_make_room();
 	}
 	if (e->finish || e->ready || e->deferred)
 		events += batoni_end_and_issue();

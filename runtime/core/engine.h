@@ -9,12 +9,6 @@
 void batoni_comm_rest(struct baton_comm *comm);
 /* One bounded pass; the driver.  Returns events. */
 size_t batoni_pass(void);
-/* Test the host-issued paths of messages, also those with nothing in flight: what peers have published is
- * taken out of the rings of near.  The driver. */
-void batoni_comm_test_messages(struct baton_comm *comm);
-/* The same, for a call that waits for all ranks: a send of a rank may wait for room in its ring, and that
- * rank for the send, before it calls too.  Does nothing if the communicator is broken.  The driver. */
-void batoni_comm_take_messages(struct baton_comm *comm);
 /* Complete the finish list and issue the ready FIFOs, without testing transports; the
  * driver. */
 size_t batoni_end_and_issue(void);

@@ -32,9 +32,9 @@
  * It thus releases the lock with something pending, which wakes this thread.
  *
  * The thread sleeps on a futex word of its own, so that waking a sleeping driver does not
- * wake it.  Only while it listens does it sleep on the process's bell.  A waker clears
- * `deep`, adds to the word, then loads `listening`.  The thread sets its bit in
- * `listening`, then loads `deep` for the last time.  One of them sees the other.
+ * wake it.  It sleeps on the process's bell only while it listens, or in deep sleep if peers may wait for room in
+ * this process (room.h).  A waker clears `deep`, adds to the word, then loads `listening` and `idle`.
+ * The thread sets its bit in one of these, then loads `deep` for the last time.  One of them sees the other.
  */
 #include "core.h"
 
@@ -51,6 +51,7 @@
 #include "forecast.h"
 #include "backoff.h"
 #include "queue_pipe.h"
+#include "room.h"
 #include "wake.h"
 
 #define STOP_S 10 /* how long the stop waits for the thread's last pass */
@@ -104,6 +105,7 @@ thread_drive(struct batoni_backoff *backoff, struct interval *interval)
 	uint64_t sleep_ns;
 
 	batoni_check_peers_soon();
+	batoni_make_room();
 	while (idle < SPINS &&
 	       !atomic_load_explicit(&batoni_engine.wanted,
 	                             memory_order_relaxed)) {
@@ -178,6 +180,7 @@ sleep_idle(uint32_t rung)
 	struct batoni_forecast forecast = batoni_forecast_now();
 	bool listens = forecast.parked || batoni_awaits_health() ||
 	               forecast.deadline != BATONI_NEVER;
+	bool rings = batoni_room_asleep(BATONI_ASLEEP_THREAD);
 	size_t events = 0;
 	bool idle;
 
@@ -196,7 +199,7 @@ sleep_idle(uint32_t rung)
 	batoni_unlock();
 	/* A pass with events may have left some. */
 	if (idle && sleep_ns && !events && announce() && atomic_load(&e->deep)) {
-		if (listens)
+		if (listens || rings)
 			batoni_bell_sleep(batoni_bell(), bell, sleep_ns);
 		else
 			batoni_futex_wait(&e->thread_rung, rung, sleep_ns);
@@ -206,6 +209,8 @@ sleep_idle(uint32_t rung)
 	renounce();
 	if (listens)
 		batoni_unlisten(BATONI_ASLEEP_THREAD);
+	if (rings)
+		batoni_room_awake(BATONI_ASLEEP_THREAD);
 }
 
 /* A waiter sleeps while it drives, or a stream's thread will drive when its function
@@ -215,11 +220,24 @@ static void
 sleep_behind(uint32_t rung)
 {
 	struct batoni_engine *e = &batoni_engine;
+	uint32_t bell = batoni_rung();
+	bool rings = false;
 
+	/* A thread that drives, or sleeps as the driver, makes room itself. */
+	if (batoni_trylock()) {
+		rings = batoni_room_asleep(BATONI_ASLEEP_THREAD);
+		batoni_unlock_for_functions();
+	}
 	if (announce() && atomic_load(&e->deep) &&
-	    (atomic_load(&e->driver) || atomic_load(&e->running)))
-		batoni_futex_wait(&e->thread_rung, rung, BATONI_NEVER);
+	    (atomic_load(&e->driver) || atomic_load(&e->running))) {
+		if (rings)
+			batoni_bell_sleep(batoni_bell(), bell, BATONI_NEVER);
+		else
+			batoni_futex_wait(&e->thread_rung, rung, BATONI_NEVER);
+	}
 	renounce();
+	if (rings)
+		batoni_room_awake(BATONI_ASLEEP_THREAD);
 }
 
 /* True if a launched function runs and nothing else needs polling.  The thread of that

@@ -62,7 +62,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine.h"
 #include "health.h"
 #include "life.h"
 #include "liveness.h"
@@ -505,8 +504,17 @@ batoni_take_in(struct baton_comm *comm)
 	if (comm->fault.status != BATON_ERR_PEER || comm->driving.lost ||
 	    !ends_with_a_rank(comm))
 		return;
-	for (unsigned n = 0; n < TESTS_BETWEEN; n++)
-		batoni_comm_test_messages(comm);
+	for (uint32_t i = 0; i < comm->paths_count; i++) {
+		struct batoni_path *path = comm->paths[i];
+
+		if (!(path->ops->kinds & BATONI_MESSAGES) ||
+		    !path->ops->host_issued)
+			continue;
+		for (unsigned n = 0; n < TESTS_BETWEEN; n++) {
+			path->tests++;
+			path->ops->test(path);
+		}
+	}
 }
 
 size_t

@@ -55,6 +55,7 @@
 #include "liveness.h"
 #include "forecast.h"
 #include "request.h"
+#include "room.h"
 #include "wait.h"
 
 #define TURN_SPINS 200u  /* tries before a sleep while another thread drives */
@@ -127,6 +128,7 @@ sleep_driving(uint64_t deadline, uint64_t limit_ns, uint64_t most_ns)
 {
 	uint32_t rung = batoni_rung();
 	bool listens = batoni_forecast_now().parked;
+	bool rings = batoni_room_asleep(BATONI_ASLEEP_DRIVER);
 	size_t events = 0;
 	uint64_t sleep_ns;
 
@@ -142,6 +144,8 @@ sleep_driving(uint64_t deadline, uint64_t limit_ns, uint64_t most_ns)
 		sleep_on_bell(rung, sleep_ns);
 	if (listens)
 		batoni_unlisten(BATONI_ASLEEP_DRIVER);
+	if (rings)
+		batoni_room_awake(BATONI_ASLEEP_DRIVER);
 	return events;
 }
 

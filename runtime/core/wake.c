@@ -50,7 +50,8 @@ batoni_ring_thread(void)
 
 	atomic_fetch_add(&e->thread_rung, 1);
 	batoni_futex_wake(&e->thread_rung);
-	if (atomic_load(&batoni_bell()->listening) & BATONI_ASLEEP_THREAD)
+	if ((atomic_load(&batoni_bell()->listening) | atomic_load(&batoni_bell()->idle)) &
+	    BATONI_ASLEEP_THREAD)
 		batoni_ring();
 }
 

@@ -109,64 +109,6 @@ destroy_drains_what_is_pending(struct conform *c)
 	}
 }
 
-/* More short messages than a ring of near holds, and less than what a rank takes of one sender without a
- * receive (docs/transports.md): rank 0's sends end before it calls, and rank 1 does nothing but call. */
-enum { SHORT_MESSAGES = 60, SHORT_BYTES = 900 };
-
-static void
-send_short_messages(struct conform *c)
-{
-	static unsigned char out[SHORT_BYTES];
-	baton_request requests[SHORT_MESSAGES];
-
-	if (c->rank != 0)
-		return;
-	conform_fill(out, sizeof(out), 3);
-	for (int i = 0; i < SHORT_MESSAGES; i++)
-		requests[i] = SEND(c, out, sizeof(out), 1, 0, NULL,
-		                   &conform_detached);
-	FINISH_ALL(c, requests, SHORT_MESSAGES);
-}
-
-static void
-receive_short_messages(struct conform *c)
-{
-	unsigned char in[SHORT_BYTES];
-
-	for (int i = 0; c->rank == 1 && i < SHORT_MESSAGES; i++) {
-		baton_request request;
-
-		memset(in, 0, sizeof(in));
-		request = RECV(c, in, sizeof(in), 0, 0, NULL,
-		               &conform_detached);
-		FINISH(c, BATON_OK, &request);
-		CHECK_FILLED(c, in, sizeof(in), 3);
-	}
-}
-
-static void
-a_rank_in_a_collective_call_takes_short_messages(struct conform *c)
-{
-	struct baton_comm *part = NULL;
-	unsigned char memory[64];
-	struct baton_window *window = NULL;
-
-	c->comm = conform_comm(c, NULL);
-	send_short_messages(c);
-	CHECK_OK(c, baton_comm_split(c->comm, 0, 0, NULL, &part));
-	receive_short_messages(c);
-	CHECK_OK(c, baton_comm_destroy(part));
-	send_short_messages(c);
-	CHECK_OK(c, baton_window_register(memory, sizeof(memory), c->comm,
-	                                  &window));
-	receive_short_messages(c);
-	CHECK_OK(c, baton_window_deregister(window));
-	/* These are not received. */
-	send_short_messages(c);
-	CHECK_OK(c, baton_comm_destroy(c->comm));
-	c->comm = NULL;
-}
-
 /* Again until all have come. */
 static void
 destroy_until_ok(struct conform *c, struct baton_comm *comm)
@@ -673,9 +615,6 @@ const struct conform_case conform_life[] = {
 	{ CASE(many_communicators_live_at_once), .flags = CONFORM_BARE },
 	{ CASE(destroy_drains_what_is_pending), .ranks_min = 2,
 	  .flags = CONFORM_BARE },
-	{ CASE(a_rank_in_a_collective_call_takes_short_messages), .ranks_min = 2,
-	  .flags = CONFORM_BARE | CONFORM_PROCESSES | CONFORM_HOST_DEVICE |
-	           CONFORM_HOST_ISSUED },
 	{ CASE(destroy_times_out_when_a_rank_does_not_come), .ranks_min = 2,
 	  .flags = CONFORM_BARE | CONFORM_PROCESSES },
 	{ CASE(a_local_rank_is_destroyed_on_its_own), .ranks_min = 2,

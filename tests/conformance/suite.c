@@ -20,6 +20,7 @@ const struct conform_list conform_suite[] = {
 	{ "queue", conform_queue },
 	{ "streams", conform_streams },
 	{ "life", conform_life },
+	{ "room", conform_room },
 	{ "signal", conform_signal },
 	{ "signal", conform_waits },
 	{ "window", conform_window },

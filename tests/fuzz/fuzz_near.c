@@ -75,6 +75,12 @@ batoni_bell(void)
 }
 
 void
+batoni_bell_ring(struct batoni_bell *bell)
+{
+	(void)bell;
+}
+
+void
 batoni_bell_call(struct batoni_bell *bell, const struct batoni_pipe *pipe_or_null)
 {
 	(void)bell;

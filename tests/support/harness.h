@@ -382,6 +382,7 @@ extern const struct conform_case conform_wait[];
 extern const struct conform_case conform_queue[];
 extern const struct conform_case conform_streams[];
 extern const struct conform_case conform_life[];
+extern const struct conform_case conform_room[];
 extern const struct conform_case conform_signal[];
 extern const struct conform_case conform_waits[];
 extern const struct conform_case conform_window[], conform_gets[];

@@ -65,7 +65,11 @@ batoni_ring_starve(struct batoni_ring_out *out, uint32_t cells, bool *broken)
 	/* Load `taken` once more behind that store. */
 	atomic_store(&out->control->hungry, 1);
 	*broken = !batoni_ring_refresh(out);
-	return !*broken && batoni_ring_has_room(out, cells);
+	if (*broken || batoni_ring_has_room(out, cells))
+		return !*broken;
+	if (atomic_load(&out->bell->idle))
+		batoni_bell_ring(out->bell);
+	return false;
 }
 
 bool

@@ -56,7 +56,9 @@
  * TELL cells.  A sender without room sets `hungry`, loads `taken` once more, and is rung
  * for by its bit when that grows; the reader stores `taken`, then loads `hungry`, so one of the
  * two sees the other.  TELL and the longest message together are no more than the ring: a sender
- * that waits sees room when the reader has taken all that is there.
+ * that waits sees room when the reader has taken all that is there.  A reader that waits for no message of this
+ * ring may sleep on its bell with `idle` set: a sender without room loads that last, and rings
+ * (runtime/core/room.c).
  *
  * Credit.  A message may go with its bytes only while those that have met no receive have at most
  * CREDIT cells together, so that the reader can always take everything out: it keeps no more than
@@ -75,7 +77,7 @@
 
 #include "shm.h"
 
-#define BATONI_RING_FORMAT 3u
+#define BATONI_RING_FORMAT 4u
 #define BATONI_RING_CELL 32u
 /* A ring of 16 KiB stays in the nearest cache of both cores, beside what they copy from and to: windows of
  * 1 and 2 KiB take a quarter less time than by one of 64 KiB (docs/performance.md). */

@@ -10,6 +10,7 @@
 #include "engine.h"
 #include "health.h"
 #include "liveness.h"
+#include "room.h"
 #include "scope.h"
 #include "wait.h"
 
@@ -130,7 +131,7 @@ step_once(void *argument)
 	struct baton_comm *comm = c->rma->comm;
 	enum baton_status status;
 
-	batoni_comm_take_messages(comm);
+	batoni_comm_make_room(comm);
 	if (comm->fault.status != BATON_OK)
 		return comm->fault.status;
 	status = take_step(c, c->step);

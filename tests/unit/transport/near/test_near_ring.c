@@ -509,6 +509,25 @@ START_TEST(only_a_cold_ring_calls_and_only_who_listens_is_rung)
 }
 END_TEST
 
+/* That of a publisher is for who listens; that of a sender without room also for who waits for nothing. */
+START_TEST(only_a_sender_without_room_rings_for_who_is_idle)
+{
+	for (uint32_t idle = 0; idle <= 2; idle++) {
+		start_at(0);
+		atomic_store(&bell->doorbell, 7);
+		atomic_store(&bell->listening, 0);
+		atomic_store(&bell->idle, idle);
+		atomic_store(&control->warmth, BATONI_RING_COLD);
+		while (batoni_ring_has_room(&out, 1))
+			send_short(5, 8);
+		ck_assert_uint_eq(atomic_load(&bell->doorbell), 7);
+		ck_assert(!starve(1));
+		ck_assert_uint_eq(atomic_load(&bell->doorbell), idle ? 8 : 7);
+		atomic_store(&bell->idle, 0);
+	}
+}
+END_TEST
+
 /* ---- two threads ---- */
 
 /* The sender's bit, and its bell: what the reader calls it by. */
@@ -673,6 +692,7 @@ main(void)
 		headers_that_cannot_be_are_refused,
 		a_message_has_as_many_lines_when_the_count_of_cells_wraps,
 		only_a_cold_ring_calls_and_only_who_listens_is_rung,
+		only_a_sender_without_room_rings_for_who_is_idle,
 	};
 	const TTest *const twice[] = {
 		each_length_is_whole_at_each_wrap,

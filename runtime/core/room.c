@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Room for what peers send, while nothing of this rank is pending.
+ *
+ * A pass tests the paths of communicators that have something pending.  On most paths nothing else needs
+ * a test.  Where the sends of peers go through memory of a bounded size that `test` empties (makes_room: the
+ * rings of near), a peer may wait for room, and its program for that send, while this rank waits in
+ * a collective call, for another communicator, or for nothing.  So these communicators are on the list
+ * engine.rings for as long as they live, and are tested too
+ *
+ *   - by a collective call that waits for all ranks (batoni_comm_make_room);
+ *   - by the engine's thread, in each of its ticks;
+ *   - every some passes, by whoever makes them;
+ *   - before a thread sleeps on the bell without a limit, or for long, and when a sender that finds no
+ *     room has rung (bell->idle).
+ *
+ * No wake-up is lost.  A sender without room stores `hungry`, loads `taken` once more, then loads `idle`.
+ * The sleeper loads the doorbell, stores `idle`, then tests, which stores `taken` and loads `hungry` (ring.h,
+ * Room).  All are seq_cst, so one of them sees the other: the sender rings, or it is called when its ring
+ * has been emptied.
+ *
+ * Where the engine's thread may not drive a communicator (BATON_PROGRESS_CALLS, MPI below
+ * MPI_THREAD_MULTIPLE), only the program's calls make room.
+ *
+ * The driver.
+ */
+#include "room.h"
+
+#include "wake.h"
+
+void
+batoni_room_begin(struct baton_comm *comm)
+{
+	for (uint32_t i = 0; i < comm->paths_count; i++) {
+		if (!comm->paths[i]->ops->makes_room || comm->work.ringed)
+			continue;
+		comm->work.ringed = true;
+		comm->work.rings_next = batoni_engine.rings;
+		batoni_engine.rings = comm;
+	}
+	/* It may sleep on its futex, since there was none yet. */
+	if (comm->work.ringed && !comm->work.rings_next)
+		batoni_wake_thread();
+}
+
+void
+batoni_room_end(struct baton_comm *comm)
+{
+	struct baton_comm **link = &batoni_engine.rings;
+
+	if (!comm->work.ringed)
+		return;
+	while (*link != comm)
+		link = &(*link)->work.rings_next;
+	*link = comm->work.rings_next;
+	comm->work.ringed = false;
+}
+
+void
+batoni_comm_make_room(struct baton_comm *comm)
+{
+	if (!comm->work.ringed || comm->fault.status != BATON_OK ||
+	    !batoni_may_drive(comm))
+		return;
+	for (uint32_t i = 0; i < comm->paths_count; i++) {
+		struct batoni_path *path = comm->paths[i];
+
+		/* With something in flight a pass tests it. */
+		if (path->ops->makes_room && !path->load.in_flight)
+			path->ops->test(path);
+	}
+}
+
+void
+batoni_make_room(void)
+{
+	struct baton_comm *next;
+
+	for (struct baton_comm *comm = batoni_engine.rings; comm; comm = next) {
+		next = comm->work.rings_next;
+		batoni_comm_make_room(comm);
+	}
+}
+
+bool
+batoni_room_asleep(unsigned who)
+{
+	if (!batoni_engine.rings)
+		return false;
+	atomic_fetch_or(&batoni_bell()->idle, who);
+	batoni_make_room();
+	return true;
+}
+
+void
+batoni_room_awake(unsigned who)
+{
+	atomic_fetch_and(&batoni_bell()->idle, ~who);
+}

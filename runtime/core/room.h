@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Room for what peers send (room.c).  The driver.
+ */
+#ifndef BATONI_ROOM_H
+#define BATONI_ROOM_H
+
+#include "core.h"
+
+/* The communicator starts, and nothing of it is pending; or it is about to be closed. */
+void batoni_room_begin(struct baton_comm *comm);
+void batoni_room_end(struct baton_comm *comm);
+
+/* Of one communicator, for a call that waits for all ranks: a send of a rank may wait for room, and that rank
+ * for its send, before it calls too. */
+void batoni_comm_make_room(struct baton_comm *comm);
+/* Of all communicators that passes do not test. */
+void batoni_make_room(void);
+/* The same for a thread that is about to sleep on the bell: senders that find no room ring from here on, until
+ * batoni_room_awake (without the lock).  The caller has loaded the doorbell.  False: there is no communicator
+ * whose peers' sends may wait for room, and so no call of batoni_room_awake. */
+bool batoni_room_asleep(unsigned who);
+void batoni_room_awake(unsigned who);
+
+#endif
