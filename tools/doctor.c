@@ -181,10 +181,11 @@ doctor_main(int argc, char **argv)
 			print_text(report);
 		json_decref(report);
 		json_decref(told);
-	} else if (job_is_cut_off(&job, "doctor")) {
-		status = TOOL_BROKEN;
 	}
 	fflush(stdout);
+	job_tell_printed(&job);
+	if (job_is_cut_off(&job, "doctor"))
+		status = TOOL_BROKEN;
 	job_close(&job);
 	return status;
 }

@@ -176,8 +176,8 @@ static const char doc[] =
 	"the ranks, and the environment variables, each with its value, where that comes from, and "
 	"its default."
 	"\v"
-	"Exit status: 0; 2, if no communicator can be made here as the environment asks; 64 for "
-	"bad arguments.";
+	"Exit status: 0; 2, if no communicator can be made here as the environment asks, or the "
+	"report lacks ranks; 64 for bad arguments.";
 
 int
 info_main(int argc, char **argv)
@@ -185,14 +185,13 @@ info_main(int argc, char **argv)
 	struct tool_arguments arguments;
 	json_t *ranks, *tree;
 	struct job job;
-	int status;
+	int status = 0;
 
 	tool_parse(argc, argv, doc, &arguments);
 	job_open(&job);
 	ranks = job_gather(&job, rank_tree(&job));
-	status = (ranks && !job.comm) || job_is_cut_off(&job, "info") ? TOOL_BROKEN
-	                                                              : 0;
 	if (ranks) {
+		status = !job.comm || *job.why_alone ? TOOL_BROKEN : 0;
 		tree = json_pack("{so so so ss so}", "libraries", libraries(),
 		                 "devices", devices(), "ranks", ranks,
 		                 "ranks_missing", job.why_alone, "variables",
@@ -204,6 +203,9 @@ info_main(int argc, char **argv)
 		json_decref(tree);
 	}
 	fflush(stdout);
+	job_tell_printed(&job);
+	if (job_is_cut_off(&job, "info"))
+		status = TOOL_BROKEN;
 	job_close(&job);
 	return status;
 }

@@ -3,11 +3,19 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "tool.h"
 
 #define TIMEOUT_NS INT64_C(60000000000)
+#define NS_OF_S INT64_C(1000000000)
+/* What the start of MPI may take, beside the deadline of a creation. */
+#define START_S 60
 /* Of a rank's report: so much, and so much for each rank of the job. */
 #define REPORT_BYTES 65536u
 #define REPORT_BYTES_EACH 128u
@@ -61,10 +69,63 @@ keep_sentence(char *text, size_t size, enum baton_status status)
 	                             : baton_status_text(status));
 }
 
+/* ---- the start of MPI, which has no deadline ---- */
+
+/* A thread of its own, as the library blocks the signals of the one in which MPI starts. */
+static void *
+await_alarm(void *seconds)
+{
+	sigset_t alarms;
+	int number;
+
+	sigemptyset(&alarms);
+	sigaddset(&alarms, SIGALRM);
+	sigwait(&alarms, &number);
+	fprintf(stderr,
+	        "baton: rank %d: the ranks have not met in %u s: has one ended, or was "
+	        "it started with another command?\n",
+	        job_rank_of_launcher(), *(const unsigned *)seconds);
+	_exit(TOOL_BROKEN);
+}
+
+/* MPI's start waits without a limit for a rank that never comes to it, as one whose arguments were refused: an alarm ends
+ * this process then. */
+static void
+set_alarm(unsigned seconds)
+{
+	static unsigned patience;
+	static bool awaited;
+	sigset_t alarms;
+	pthread_t thread;
+
+	patience = seconds;
+	sigemptyset(&alarms);
+	sigaddset(&alarms, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &alarms, NULL);
+	if (!awaited && pthread_create(&thread, NULL, await_alarm, &patience) == 0) {
+		pthread_detach(thread);
+		awaited = true;
+	}
+	alarm(seconds);
+}
+
+static enum baton_status
+create(const struct baton_comm_options *options, struct baton_comm **comm_p)
+{
+	enum baton_status status;
+
+	set_alarm((unsigned)(options->timeout_ns / NS_OF_S) + START_S);
+	status = baton_comm_create(options, comm_p);
+	alarm(0);
+	return status;
+}
+
+/* ---- the communicators ---- */
+
 static void
 open_comm(struct job *job, const struct baton_comm_options *options)
 {
-	enum baton_status status = baton_comm_create(options, &job->comm);
+	enum baton_status status = create(options, &job->comm);
 
 	if (status != BATON_OK)
 		keep_sentence(job->why_not, sizeof(job->why_not), status);
@@ -79,7 +140,7 @@ open_host(struct job *job, int64_t timeout_ns)
 
 	options.device = BATON_DEVICE_HOST;
 	options.timeout_ns = timeout_ns;
-	status = baton_comm_create(&options, &job->host);
+	status = create(&options, &job->host);
 	if (status != BATON_OK)
 		keep_sentence(job->why_alone, sizeof(job->why_alone), status);
 }
@@ -223,7 +284,8 @@ job_share(struct job *job, void *data, size_t bytes)
 {
 	bool well = job->host != NULL;
 
-	for (int peer = 1; well && peer < job->size; peer++) {
+	/* A rank that is gone does not keep it from those behind. */
+	for (int peer = 1; job->host && peer < job->size; peer++) {
 		baton_request request = BATON_REQUEST_NULL;
 		enum baton_status status;
 
@@ -235,9 +297,18 @@ job_share(struct job *job, void *data, size_t bytes)
 			                    job->host, NULL, &job->detached, &request);
 		else
 			continue;
-		well = finish(job, &request, status) == bytes;
+		well = finish(job, &request, status) == bytes && well;
 	}
 	return well;
+}
+
+void
+job_tell_printed(struct job *job)
+{
+	char printed = 1;
+
+	if (job->rank == 0 || !*job->why_alone)
+		job_share(job, &printed, sizeof(printed));
 }
 
 bool

@@ -5,7 +5,8 @@
  * `comm` is what a program gets here that asks for nothing: baton_comm_create with no options, so
  * with the device and transport that the environment names.  Reports go over a communicator of
  * their own, `host`, on the host device: `comm` may be unable to carry memory of the host.
- * Both have deadlines, so that a rank that is gone is told of rather than waited for.
+ * Both have deadlines, so that a rank that is gone is told of rather than waited for.  The start of MPI has none:
+ * an alarm ends a process whose ranks do not meet.
  */
 #ifndef BATON_TOOL_JOB_H
 #define BATON_TOOL_JOB_H
@@ -37,6 +38,8 @@ void job_open_thread(struct job *job, int rank, int size,
 /* Collective.  What rank 0 has there becomes what all have.  False: some rank did not answer, and why_alone
  * says why. */
 bool job_share(struct job *job, void *data, size_t bytes);
+/* Collective, behind the report: rank 0 has printed it.  On other ranks why_alone says why it has not. */
+void job_tell_printed(struct job *job);
 /* On another rank than 0: rank 0 has not heard it, or is not heard.  It has printed why. */
 bool job_is_cut_off(const struct job *job, const char *command);
 /* Collective.  Returns when all have called.  False: as above. */

@@ -287,6 +287,24 @@ def check_cut_off(tool):
     outputs = [process.communicate() for process in processes]
     require(processes[1].returncode == 2, outputs)
     require('baton info: rank 1 cannot report to rank 0: ' in outputs[1][1], outputs)
+    require(processes[0].returncode == 2 and 'ranks are missing' in outputs[0][0], outputs)
+    # Rank 0 ends once it has all reports, before it has printed.
+    for command in ('info', 'doctor'):
+        processes = tool.start_pair((command, '--json'), {**os.environ, **meddle('json_dumpf')},
+                                    others_changes={'MEDDLE': ''})
+        outputs = [process.communicate() for process in processes]
+        require([process.returncode for process in processes] == [9, 2], outputs)
+        require(f'baton {command}: rank 1 cannot report to rank 0: ' in outputs[1][1], outputs)
+
+
+def check_not_met(tool):
+    """A rank whose peer never comes to MPI's start ends by itself."""
+    late = [f'{name}={value}' for name, value in meddle('alarm').items()]
+    command = tool.launcher[0], '-np', '1', tool.baton, 'info', '--help', ':', '-np', '1', 'env', *late, tool.baton, 'info'
+    done = subprocess.run(command, text=True, capture_output=True, check=False)
+    print(f'{done.stdout}{done.stderr}')
+    require(done.returncode != 0, f'exit status {done.returncode}')
+    require('baton: rank 1: the ranks have not met in 120 s' in done.stderr, done.stderr)
 
 
 def check_arguments(tool):
