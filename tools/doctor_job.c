@@ -7,9 +7,12 @@
  */
 #include "doctor.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <baton.h>
 
@@ -21,20 +24,67 @@
 /* ---- what the environment asks for ---- */
 
 static void
+check_refused(json_t *findings, const struct baton_variable_info *info)
+{
+	char mend[256];
+
+	if (info->source != BATON_VARIABLE_REFUSED)
+		return;
+	snprintf(mend, sizeof(mend), "unset %s, or give it what it takes: %s",
+	         info->name, info->values);
+	doctor_find(findings, "environment", SLOW,
+	            "what was asked for does not happen", mend,
+	            "the value of %s is not allowed, and is ignored", info->name);
+}
+
+/* Baton looks at its length where ranks without MPI meet.  Its values are "16 to 4095 characters". */
+static void
+check_secret(json_t *findings, const struct baton_variable_info *info)
+{
+	const char *secret = getenv(info->name);
+	size_t least = 0, most = 0;
+	char mend[256];
+
+	if (!secret || !*secret ||
+	    sscanf(info->values, "%zu to %zu", &least, &most) != 2 ||
+	    (strlen(secret) >= least && strlen(secret) <= most))
+		return;
+	snprintf(mend, sizeof(mend), "give %s what it takes: %s", info->name,
+	         info->values);
+	doctor_find(findings, "environment", SLOW, "jobs without MPI do not come up",
+	            mend, "%s has %zu characters, and is refused", info->name,
+	            strlen(secret));
+}
+
+/* The folder, as a communicator looks at it. */
+static void
+check_trace(json_t *findings, const struct baton_variable_info *info)
+{
+	char within[4200];
+
+	snprintf(within, sizeof(within), "%s/.", info->value);
+	if (access(within, W_OK | X_OK) != 0)
+		doctor_find(findings, "environment", SLOW,
+		            "the ranks keep no trace",
+		            "a directory that is there and writable, best in "
+		            "/dev/shm",
+		            "%s is %s: %s", info->name, info->value,
+		            strerror(errno));
+}
+
+static void
 check_variables(json_t *findings)
 {
 	struct baton_variable_info info = {.size = sizeof(info)};
-	char mend[256];
 
 	for (size_t i = 0; baton_variable(i, &info) == BATON_OK; i++) {
-		if (info.source != BATON_VARIABLE_REFUSED)
+		check_refused(findings, &info);
+		if (info.source != BATON_VARIABLE_ENVIRONMENT)
 			continue;
-		snprintf(mend, sizeof(mend), "unset %s, or give it what it takes: %s",
-		         info.name, info.values);
-		doctor_find(findings, "environment", SLOW,
-		            "what was asked for does not happen", mend,
-		            "the value of %s is not allowed, and is ignored",
-		            info.name);
+		if (strcmp(info.name, "BATON_SECRET") == 0)
+			check_secret(findings, &info);
+		if (strcmp(info.name, "BATON_TRACE") == 0)
+			check_trace(findings, &info);
 	}
 }
 
@@ -171,27 +221,59 @@ check_progress(json_t *findings, struct baton_comm *comm,
 
 /* ---- the side channel: TCP, by which processes without MPI find each other ---- */
 
-/* All ranks meet by an id.  Ranks of several nodes have met when they are told that they share no
- * memory. */
+/* What rank 0 has made for all to meet by. */
+struct meeting {
+	struct baton_unique_id id;
+	char refused[512]; /* why it has made none; "" */
+};
+
 static void
-check_side_channel(json_t *findings, struct job *job)
+keep_reason(char *text, size_t size, enum baton_status status)
+{
+	snprintf(text, size, "%s",
+	         *baton_last_error() ? baton_last_error()
+	                             : baton_status_text(status));
+}
+
+/* All ranks meet by an id.  Ranks of several nodes have met when they are told that they share no
+ * memory.  Why they have not met, or "". */
+static void
+try_side_channel(struct job *job, char *why, size_t size)
 {
 	struct baton_comm_options options = BATON_COMM_OPTIONS_INIT;
-	struct baton_unique_id id = {{0}};
+	struct meeting meeting = {0};
 	struct baton_comm *comm = NULL;
-	enum baton_status status = BATON_OK, met = BATON_ERR_TIMEOUT;
+	enum baton_status status = BATON_OK;
 
+	*why = '\0';
 	options.device = BATON_DEVICE_HOST;
 	options.timeout_ns = PATIENCE_NS;
 	if (job->rank == 0)
-		status = baton_unique_id_create(&id);
-	/* An id of zeros, which is none, where rank 0 has none. */
-	if (job_share(job, &id, sizeof(id)))
-		met = baton_comm_create_id(job->size, job->rank, &id, &options,
-		                           &comm);
-	status = status == BATON_OK ? met : status;
+		status = baton_unique_id_create(&meeting.id);
+	if (status != BATON_OK)
+		keep_reason(meeting.refused, sizeof(meeting.refused), status);
+	if (!job_share(job, &meeting, sizeof(meeting))) {
+		snprintf(why, size, "%s", job->why_alone);
+		return;
+	}
+	if (*meeting.refused) {
+		snprintf(why, size, "%s", meeting.refused);
+		return;
+	}
+	status = baton_comm_create_id(job->size, job->rank, &meeting.id, &options,
+	                              &comm);
+	if (status != BATON_OK && status != BATON_ERR_UNSUPPORTED)
+		keep_reason(why, size, status);
 	baton_comm_destroy(comm);
-	if (status == BATON_OK || status == BATON_ERR_UNSUPPORTED)
+}
+
+static void
+check_side_channel(json_t *findings, struct job *job)
+{
+	char why[512];
+
+	try_side_channel(job, why, sizeof(why));
+	if (!*why)
 		doctor_find(findings, "side channel", GOOD, "", "",
 		            job->size == 1 ? "this process can listen; mpirun -np 2 "
 		                             "baton doctor tries to connect"
@@ -202,9 +284,7 @@ check_side_channel(json_t *findings, struct job *job)
 		            "BATON_INTERFACE=eth0 (the interface by which the nodes "
 		            "reach each other), and a firewall that lets their TCP "
 		            "pass",
-		            "the ranks do not connect by TCP: %s",
-		            *baton_last_error() ? baton_last_error()
-		                                : baton_status_text(status));
+		            "the ranks do not connect by TCP: %s", why);
 }
 
 void

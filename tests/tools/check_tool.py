@@ -14,6 +14,7 @@ import platform
 import socket
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -243,7 +244,14 @@ def check_sick(tool):
     finding = diagnose(tool, BATON_DEVICE='cuda', BATON_CUDA_LIBRARY='/nowhere')['communicator']
     require(finding['level'] == 'broken' and '/nowhere' in finding['found'], finding)
     finding = diagnose(tool, BATON_INTERFACE='nosuch0')['side channel']
-    require(finding['level'] == 'slow' and 'BATON_INTERFACE' in finding['mend'], finding)
+    require(finding['level'] == 'slow' and 'BATON_INTERFACE is "nosuch0"' in finding['found'], finding)
+    finding = diagnose(tool, BATON_SECRET='short')['environment']
+    require(finding['level'] == 'slow' and 'BATON_SECRET has 5 characters' in finding['found'] and
+            '16 to 4095' in finding['mend'], finding)
+    finding = diagnose(tool, BATON_TRACE='/nowhere/it')['environment']
+    require(finding['level'] == 'slow' and 'BATON_TRACE is /nowhere/it: No such file' in finding['found'], finding)
+    with tempfile.TemporaryDirectory() as folder:
+        require('environment' not in diagnose(tool, BATON_SECRET='x' * 16, BATON_TRACE=folder), 'what can be used')
     out, _ = tool.run('doctor', status=1, BATON_INTERFACE='nosuch0')
     require('. Costs: ' in out and '. Mend: ' in out, out)
 
