@@ -247,7 +247,17 @@ def check_plot(tool):
         for test in TESTS:
             require(f'>{test}<' in text, f'{test} is not in the picture')
         _, err = tool.run('perf', *FEW, 'latency', '--plot', '/nowhere/it.svg', status=2)
-        require('gnuplot has not drawn /nowhere/it.svg' in err, err)
+        require('baton perf: gnuplot has not drawn /nowhere/it.svg: cannot open file; output not changed: No such file '
+                'or directory\n' in err and err.count('\n') == 1, err)
+        # One that ends before it has read, with words of its own.
+        gnuplot = pathlib.Path(scratch) / 'gnuplot'
+        for says, why in (('echo >&2; echo no display >&2; echo more >&2; exit 3', 'no display'),
+                          ('exit 3', 'it ended with 3'), ('kill -9 $$', 'signal 9 ended it')):
+            gnuplot.write_text(f'#!/bin/sh\n{says}\n', encoding='utf-8')
+            gnuplot.chmod(0o755)
+            _, err = tool.run('perf', *FEW, 'latency', '--plot', '/nowhere/it.svg', status=2,
+                              PATH=f'{scratch}:{os.environ["PATH"]}')
+            require(err == f'baton perf: gnuplot has not drawn /nowhere/it.svg: {why}\n', err)
 
 
 def check_arguments(tool):

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The report of `baton perf` as a picture, by gnuplot. */
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "perf.h"
@@ -133,22 +137,10 @@ give_quoted(FILE *gnuplot, const char *text)
 	fputc('\'', gnuplot);
 }
 
-bool
-perf_plot(const json_t *report, const char *file)
+/* The picture, as gnuplot's commands. */
+static void
+give_commands(FILE *gnuplot, const json_t *report, const char *file, int wanted)
 {
-	FILE *gnuplot;
-	int wanted = 0, status;
-
-	for (size_t i = 0; i < PANELS; i++)
-		wanted += is_wanted(report, i);
-	if (wanted == 0)
-		return true;
-	/* It draws on its standard output when it cannot open the file. */
-	gnuplot = popen("gnuplot >/dev/null", "w");
-	if (!gnuplot) {
-		perror("baton perf: starting gnuplot");
-		return false;
-	}
 	fprintf(gnuplot, "set terminal svg size 800,%d\nset output ", 320 * wanted);
 	give_quoted(gnuplot, file);
 	fprintf(gnuplot, "\nset multiplot layout %d,1\nset grid\nset key outside "
@@ -160,9 +152,120 @@ perf_plot(const json_t *report, const char *file)
 			draw_panel(gnuplot, report, i);
 	}
 	fprintf(gnuplot, "unset multiplot\nunset output\n");
-	status = pclose(gnuplot);
-	if (status == 0 && access(file, F_OK) == 0)
+}
+
+/* Start it with these commands and what it says into a pipe, whose other end is *said_p.  0, or an errno. */
+static int
+start_gnuplot(FILE *commands, int *said_p, pid_t *process_p)
+{
+	char *const arguments[] = {"gnuplot", "-", NULL};
+	posix_spawn_file_actions_t actions;
+	int ends[2], error;
+
+	if (pipe(ends) != 0)
+		return errno;
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, fileno(commands), 0);
+	/* It draws on its standard output when it cannot open the file. */
+	posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+	posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
+	posix_spawn_file_actions_addclose(&actions, ends[0]);
+	posix_spawn_file_actions_addclose(&actions, ends[1]);
+	error = posix_spawnp(process_p, arguments[0], &actions, NULL, arguments,
+	                     environ);
+	posix_spawn_file_actions_destroy(&actions);
+	close(ends[1]);
+	if (error != 0)
+		close(ends[0]);
+	*said_p = ends[0];
+	return error;
+}
+
+/* The reason in a line of gnuplot's, or NULL: it shows the command and where in it, then "line 0: what is wrong". */
+static const char *
+reason_of(const char *line)
+{
+	const char *found = strstr(line, "line ");
+	size_t digits = found ? strspn(found + 5, "0123456789") : 0;
+
+	if (digits == 0 || found[5 + digits] != ':')
+		return NULL;
+	found += 5 + digits + 1;
+	return found + strspn(found, " ");
+}
+
+/* Its reason, else the first line that says something; and the system's, which comes behind. */
+static void
+read_reason(FILE *said, char *why, size_t size)
+{
+	static const char of_system[] = "system error: ";
+	bool found = false;
+	char line[512];
+
+	*why = '\0';
+	while (fgets(line, sizeof(line), said)) {
+		const char *reason = reason_of(line);
+
+		line[strcspn(line, "\n")] = '\0';
+		if (strncmp(line, of_system, strlen(of_system)) == 0 && found)
+			snprintf(why + strlen(why), size - strlen(why), ": %s",
+			         line + strlen(of_system));
+		else if (reason && !found)
+			snprintf(why, size, "%s", reason);
+		else if (!*why && line[strspn(line, " \t")])
+			snprintf(why, size, "%s", line);
+		found = found || reason;
+	}
+}
+
+/* False: why has the reason. */
+static bool
+run_gnuplot(FILE *commands, char *why, size_t size)
+{
+	int status = 0, descriptor = -1, error;
+	pid_t process;
+	FILE *said;
+
+	rewind(commands);
+	error = start_gnuplot(commands, &descriptor, &process);
+	said = error == 0 ? fdopen(descriptor, "r") : NULL;
+	if (said) {
+		read_reason(said, why, size);
+		fclose(said);
+	}
+	if (error == 0)
+		waitpid(process, &status, 0);
+	if (error != 0)
+		snprintf(why, size, "%s", strerror(error));
+	else if (!*why && WIFSIGNALED(status))
+		snprintf(why, size, "signal %d ended it", WTERMSIG(status));
+	else if (!*why)
+		snprintf(why, size, "it ended with %d", WEXITSTATUS(status));
+	return error == 0 && status == 0;
+}
+
+bool
+perf_plot(const json_t *report, const char *file)
+{
+	char why[1024] = "";
+	FILE *commands;
+	int wanted = 0;
+	bool drawn;
+
+	for (size_t i = 0; i < PANELS; i++)
+		wanted += is_wanted(report, i);
+	if (wanted == 0)
 		return true;
-	fprintf(stderr, "baton perf: gnuplot has not drawn %s\n", file);
-	return false;
+	commands = tmpfile();
+	if (!commands) {
+		perror("baton perf: the commands for gnuplot");
+		return false;
+	}
+	give_commands(commands, report, file, wanted);
+	drawn = run_gnuplot(commands, why, sizeof(why)) && access(file, F_OK) == 0;
+	fclose(commands);
+	if (!drawn)
+		fprintf(stderr, "baton perf: gnuplot has not drawn %s: %s\n", file,
+		        why);
+	return drawn;
 }
