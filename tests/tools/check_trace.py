@@ -104,6 +104,19 @@ def check_summary(tool):
             [t.operation(t.RECV, 1, 0, 2, enqueued=100, armed=100, issued=500, completed=600,
                          flags=flags)]).report()
         require(report['ranks'][1]['waited_ns'] == waited, report)
+    # One that ended in an error, or not at all, has waited to its end: also for a rank that has done nothing.
+    for kind in (t.RECV, t.SEND):
+        for more, waited in (({'completed': 700, 'status': t.PEER}, 600), ({'completed': 700, 'status': t.TIMEOUT}, 600),
+                             ({}, 800)):
+            report = Folder(tool).ranks(
+                [t.operation(kind, 1, 1, 2, enqueued=100, armed=100, issued=100, **more),
+                 t.operation(t.FUNCTION, 2, enqueued=800, armed=800, completed=900, stream=3)], []).report()
+            require([(rank['rank'], rank['waited_most_for'], rank['waited_ns']) for rank in report['ranks']] ==
+                    [(0, 1, waited)], report)
+    # Of one that ended well, and whose other side the ring has lost, nobody knows.
+    report = Folder(tool).ranks([t.operation(t.RECV, 1, 1, 2, enqueued=100, armed=100, issued=100, completed=700)],
+                                []).report()
+    require(report['ranks'][0]['waited_most_for'] == -1, report)
 
 
 def check_perfetto(tool):

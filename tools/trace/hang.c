@@ -147,7 +147,7 @@ find_first(struct hang *h)
 		int place = h->heads[i - 1].op->of->place;
 
 		/* The host waits for no claim. */
-		if (place >= 0 && h->heads[i - 1].op->kind != TRACE_CLAIM)
+		if (h->heads[i - 1].op->kind != TRACE_CLAIM)
 			h->first[place] = i - 1;
 	}
 }
@@ -158,7 +158,7 @@ first_head_of(const struct hang *h, const struct trace_op *op, int peer)
 	const struct trace_rank *rank =
 		peer < 0 ? NULL : h->trace->comms[op->of->comm].members[peer];
 
-	return rank && rank->place >= 0 ? h->first[rank->place] : SIZE_MAX;
+	return rank ? h->first[rank->place] : SIZE_MAX;
 }
 
 /* From what the head waits for to the head that holds that up. */

@@ -68,6 +68,13 @@ issued_of(const struct trace_op *op)
 	return op->issued != TRACE_NEVER ? op->issued : op->armed;
 }
 
+static bool
+is_message(const struct trace_op *op)
+{
+	return op->kind == BATON_OPERATION_SEND ||
+	       op->kind == BATON_OPERATION_RECV;
+}
+
 int64_t
 trace_moving(const struct trace *trace, const struct trace_op *op)
 {
@@ -75,6 +82,9 @@ trace_moving(const struct trace *trace, const struct trace_op *op)
 
 	if (op->match && issued_of(op->match) > both)
 		both = issued_of(op->match);
+	/* The other side never came. */
+	if (!op->match && op->status != BATON_OK && is_message(op))
+		both = until;
 	/* Whoever waits for a signal moves nothing. */
 	if (op->terms || trace_side(op) == TRACE_BARRIER || both > until)
 		both = until;

@@ -104,6 +104,25 @@ all_on_streams(const struct trace *trace, size_t *count_p)
 	return ops;
 }
 
+/* That of its rows; of a rank that has none one behind all that have. */
+static void
+find_place(struct trace *trace, struct trace_rank *rank)
+{
+	for (size_t i = 0; i < trace->rows_count; i++) {
+		if (compare_places(trace->rows[i].of, rank) == 0) {
+			rank->place = trace->rows[i].place;
+			return;
+		}
+	}
+	for (const struct trace_rank *other = trace->ranks; other < rank; other++) {
+		if (compare_places(other, rank) == 0) {
+			rank->place = other->place;
+			return;
+		}
+	}
+	rank->place = (int)trace->places_count++;
+}
+
 static void
 number_rows(struct trace *trace)
 {
@@ -115,13 +134,8 @@ number_rows(struct trace *trace)
 		trace->places_count += same ? 0 : 1;
 		row->place = (int)trace->places_count - 1;
 	}
-	for (size_t i = 0; i < trace->ranks_count; i++) {
-		trace->ranks[i].place = -1;
-		for (size_t k = 0; k < trace->rows_count; k++) {
-			if (compare_places(trace->rows[k].of, &trace->ranks[i]) == 0)
-				trace->ranks[i].place = trace->rows[k].place;
-		}
-	}
+	for (size_t i = 0; i < trace->ranks_count; i++)
+		find_place(trace, &trace->ranks[i]);
 }
 
 /* A row for each stream; operations name it by its place in `rows` before that is sorted. */

@@ -7,7 +7,7 @@
  * of the program.  It waits while an operation that is not detached is between armed and ended, or
  * a baton_stream_wait.  Else it is idle.  A rank's transfers are hidden while one of its streams
  * computes.  A rank waits for a peer from when its operation is armed to when the peer's side is
- * there too; for a signal, to its end.
+ * there too; for a signal, and where that side never came, to its end.
  */
 #include "trace.h"
 
@@ -22,7 +22,8 @@
 
 /* Of a rank, whatever communicators it has. */
 struct place {
-	const struct trace_row *row; /* its first one */
+	const struct trace_rank *rank; /* of one of its communicators */
+	bool has_rows;
 	struct span life;
 	struct spans computing, transfers;
 	struct spans *waited; /* [places]: for that one */
@@ -61,7 +62,7 @@ see_peer(struct summary *s, struct place *place, const struct trace_op *op)
 	if (number < 0 || until <= from)
 		return;
 	peer = s->trace->comms[op->of->comm].members[number];
-	if (peer && peer->place >= 0)
+	if (peer)
 		spans_add(&place->waited[peer->place], from, until);
 }
 
@@ -151,8 +152,10 @@ gather(struct summary *s)
 		s->places[i].waited = trace_alloc(trace->places_count,
 		                                  sizeof(struct spans));
 	}
-	for (size_t i = trace->rows_count; i > 0; i--)
-		s->places[trace->rows[i - 1].place].row = &trace->rows[i - 1];
+	for (size_t i = 0; i < trace->ranks_count; i++)
+		s->places[trace->ranks[i].place].rank = &trace->ranks[i];
+	for (size_t i = 0; i < trace->rows_count; i++)
+		s->places[trace->rows[i].place].has_rows = true;
 	qsort(ops, count, sizeof(ops[0]), compare_armed);
 	for (size_t i = 0; i < count; i++) {
 		if (is_timed(ops[i]))
@@ -231,7 +234,7 @@ rank_report(const struct summary *s, size_t i)
 		longest = waited > longest ? waited : longest;
 	}
 	return json_pack(
-		"{si sI sI sI so sI sI si sI}", "rank", place->row->of->name, "ns",
+		"{si sI sI sI so sI sI si sI}", "rank", place->rank->name, "ns",
 		(json_int_t)all, "transfers_ns", (json_int_t)transfers, "hidden_ns",
 		(json_int_t)hidden, "hidden_share",
 		transfers > 0 ? json_real((double)hidden / (double)transfers)
@@ -239,7 +242,7 @@ rank_report(const struct summary *s, size_t i)
 		"messages_sent", (json_int_t)(place->messages & INT64_MAX),
 		"bytes_sent", (json_int_t)(place->bytes & INT64_MAX),
 		"waited_most_for",
-		longest > 0 ? s->places[most].row->of->name : -1, "waited_ns",
+		longest > 0 ? s->places[most].rank->name : -1, "waited_ns",
 		(json_int_t)longest);
 }
 
@@ -309,7 +312,7 @@ trace_summary(const struct trace *trace)
 	gather(&s);
 	for (size_t i = 0; i < trace->rows_count; i++)
 		json_array_append_new(streams, stream_report(&s, i));
-	for (size_t i = 0; i < trace->places_count; i++)
+	for (size_t i = 0; i < trace->places_count && s.places[i].has_rows; i++)
 		json_array_append_new(ranks, rank_report(&s, i));
 	for (size_t i = 0; i < trace->ranks_count; i++)
 		json_array_append_new(files, file_report(&trace->ranks[i]));

@@ -122,7 +122,7 @@ struct trace_rank {
 	int64_t now; /* when the files were read; TRACE_NEVER: its process does not run here */
 	/* Its number in the largest communicator of its process, where that has one rank of each. */
 	int name;
-	int place; /* of its rows; -1: it has none */
+	int place; /* its number among all, and that of its rows */
 };
 
 struct trace_comm {
@@ -148,7 +148,7 @@ struct trace {
 	size_t comms_count;
 	struct trace_row *rows;
 	size_t rows_count;
-	size_t places_count; /* ranks that have rows */
+	size_t places_count; /* ranks: those that have rows, then the others */
 	int64_t last;   /* stamp */
 	json_t *checks; /* sentences: what is wrong with the files, or to be known of them */
 	bool incomplete; /* of a file, or a part of one, nothing is known */
