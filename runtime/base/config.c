@@ -285,6 +285,7 @@ nearest(const char *name)
 	return is_near(name, variables[best].name) ? variables[best].name : begins;
 }
 
+/* BATON_ROOT, and names like it.  BATON_TRACE_DIR is meant for Baton: it begins as a variable of Baton's. */
 static bool
 is_of_packages(const char *name)
 {
@@ -292,6 +293,8 @@ is_of_packages(const char *name)
 	const char *end = strrchr(name, '_');
 	size_t i = 0;
 
+	if (beginning(name))
+		return false;
 	while (i < sizeof(ends) / sizeof(ends[0]) && strcmp(end, ends[i]) != 0)
 		i++;
 	return i < sizeof(ends) / sizeof(ends[0]);

@@ -3,7 +3,7 @@
  * The environment variables: all of them, in one list.  They are read and checked once
  * per process.  A value that is not allowed is warned about, and is as if not set.  An unknown
  * variable whose name begins with BATON_ is warned about too, unless it ends in _ROOT, _DIR or
- * _HOME, which package managers set.
+ * _HOME, which package managers set, and does not begin as a known one does (BATON_TRACE_DIR).
  *
  * The list serves whoever asks for it too (baton_variable, which `baton info` prints), the
  * sentences about misspelt names, and the table in docs/semantics.md, which has the same rows

@@ -247,6 +247,8 @@ START_TEST(unknown_names_are_told_once_with_one_that_is_near)
 		{"BATON_NCCL_LIB", "BATON_NCCL_LIBRARY"},
 		{"BATON_TRASE", "BATON_TRACE"},
 		{"BATON_LOG_LIBRARY", "BATON_LOG"},
+		{"BATON_TRACE_DIR", "BATON_TRACE"},
+		{"BATON_NCCL_LIBRARY_ROOT", "BATON_NCCL_LIBRARY"},
 		{"BATON_TRANSPROT", "BATON_TRANSPORT"},
 		{"BATON_FOO", NULL},
 		{"BATON_PATH_MESSAGE", NULL},
@@ -293,6 +295,7 @@ START_TEST(names_that_are_known_or_of_others_are_not_told)
 	setenv("BATON_ROOT", "/opt/baton", 1);
 	setenv("BATON_DIR", "/opt/baton", 1);
 	setenv("BATON_HOME", "/opt/baton", 1);
+	setenv("BATON_PLUGINS_DIR", "/opt/baton", 1);
 	setenv("BATONS", "2", 1);
 	setenv("MY_BATON_LOG", "2", 1);
 	setenv("BATON_WINDOW_PATH", "direct", 1);
