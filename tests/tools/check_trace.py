@@ -181,6 +181,64 @@ def check_drawing(tool):
             f'{len(text)} bytes')
 
 
+def split_world(tool, world, part):
+    """Four ranks; and a communicator of ranks 1 and 3, which are 0 and 1 there."""
+    folder = Folder(tool).ranks(*world, state=1)
+    for rank, operations in enumerate(part):
+        folder.add(t.make(rank, 2, operations, communicator=0xab, index=1, pid=1001 + 2 * rank, began=10, state=1))
+    return folder
+
+
+def check_split(tool):
+    """Ranks of a communicator that was split off are told apart from those of the world, everywhere."""
+    def at(ns):
+        return {'enqueued': ns, 'armed': ns, 'issued': ns}
+
+    # Rank 3 waits in the part for rank 1 of the world, which waits for rank 2 there; that has done nothing.
+    folder = split_world(tool, [[], [t.operation(t.RECV, 1, 2, 7, **at(10))], [], []],
+                         [[t.operation(t.SEND, 1, 1, 5, enqueued=20)], [t.operation(t.RECV, 1, 0, 5, **at(10))]])
+    first = 'ranks are those of communicator 1 (0000000000001234, of 4 ranks) where no other one is named'
+    legend = 'communicator 2 (00000000000000ab) has 2 ranks, which in communicator 1 are: 1, 3'
+    out, _ = folder.trace()
+    for words in ('rank 3, stream 0', 'rank 3: 0 messages', 'waited most for rank 1', first, legend):
+        require(words in out, words)
+    out, _ = folder.trace('--hang', status=1)
+    for words in ('rank 3, stream 0: receive of tag 5 from rank 0 in communicator 2 (as its rank 1), issued',
+                  'rank 0 has called the send, but its stream is not past the receive of tag 7 from rank 2 in '
+                  'communicator 1\n',
+                  'in communicator 1, rank 1 waits in its receive of tag 7 from rank 2: rank 2 has sent tag 7 never',
+                  first, legend):
+        require(words in out, words)
+    heads = folder.report('--hang', status=1)['moments'][0]['waiting']
+    require([(head['name'], head['communicator_number'], head['rank']) for head in heads] ==
+            [('rank 1', 1, 1), ('rank 3', 2, 1)], heads)
+    for option in ('svg', 'html'):
+        text = folder.written(option)
+        for words in ('>rank 3, stream 0<', 'rank 3: receive of tag 5 from rank 0 in communicator 2 (as its rank 1)',
+                      first, legend):
+            require(words in text, words)
+    events = json.loads(folder.written('perfetto'))['traceEvents']
+    slices = {event['name']: event['args'] for event in events if event['ph'] == 'X'}
+    require(slices['receive of tag 5 from rank 0 in communicator 2']['communicator'] == 2, slices)
+
+    # One with the same ranks is no other one.
+    folder = Folder(tool).ranks([t.operation(t.RECV, 1, 1, 7, **at(10))], [], state=1)
+    folder.ranks([t.operation(t.RECV, 1, 1, 8, **at(10))], [], state=1, communicator=0xab, index=1, began=10)
+    out, _ = folder.trace('--hang', status=1)
+    require('in communicator' not in out and 'rank 1 has sent tag 8 never' in out, out)
+
+    # Processes that are not in the first communicator are called by their own.
+    folder = Folder(tool).ranks([], [t.operation(t.FUNCTION, 1, enqueued=10, armed=10, completed=90)], [], state=1)
+    for rank, pid in enumerate((1002, 1003)):
+        folder.add(t.make(rank, 2, [t.operation(t.RECV, 1, 1 - rank, 3, **at(10))], communicator=0xab, index=1, pid=pid,
+                          began=10, state=1))
+    out, _ = folder.trace()
+    for words in ('rank 2, stream 0', 'rank 1 of communicator 2, stream 0', 'which in communicator 1 are: 2, - (-: not '
+                  'known, or not in it)', 'waited most for rank 1 of communicator 2'):
+        require(words in out, words)
+    xml.etree.ElementTree.fromstring(folder.written('svg'))
+
+
 def sentences(report):
     return '\n'.join(report['checks'])
 

@@ -102,6 +102,7 @@ trace_place(struct drawing *d)
 {
 	const struct trace_row *before = NULL;
 	double y = TOP;
+	char text[512];
 
 	d->row_top = trace_alloc(d->trace->rows_count, sizeof(double));
 	d->op_top = trace_alloc(2 * d->lanes.count, sizeof(double));
@@ -125,7 +126,12 @@ trace_place(struct drawing *d)
 		d->op_top[d->lanes.count + i] = height - 2;
 		d->lanes.ops[i]->drawn = i + 1;
 	}
+	d->bottom = y + 10;
 	d->height = y + 38;
+	while (d->notes < NOTES_MAX &&
+	       trace_comm_sentence(d->trace, d->notes, text, sizeof(text)))
+		d->notes++;
+	d->height += NOTE_HEIGHT * (double)d->notes;
 }
 
 /* ---- bars ---- */
@@ -135,9 +141,12 @@ put_title(const struct drawing *d, const struct trace_op *op, size_t others)
 {
 	char what[128], text[48];
 
+	trace_name(op->of, text, sizeof(text));
 	trace_what(op, what, sizeof(what));
-	fprintf(d->file, "<title>rank %d: ", op->of->rank);
+	fprintf(d->file, "<title>%s: ", text);
 	trace_put_text(d->file, what);
+	if (op->of->comm_number > 1)
+		fprintf(d->file, " (as its rank %d)", op->of->rank);
 	if (op->bytes > 0)
 		fprintf(d->file, ", %llu bytes", (unsigned long long)op->bytes);
 	trace_time((double)(trace_until(d->trace, op) - op->armed), text,

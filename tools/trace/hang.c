@@ -218,12 +218,14 @@ head_report(const struct hang *h, const struct head *head)
 	const struct trace_op *op = head->op;
 	int64_t since = trace_by(op->armed, h->moment) ? op->armed : op->enqueued;
 	bool row = op->row != SIZE_MAX;
-	char what[128], id[24];
+	char what[128], id[24], name[64];
 
 	trace_what(op, what, sizeof(what));
+	trace_name(op->of, name, sizeof(name));
 	snprintf(id, sizeof(id), "%016" PRIx64, h->trace->comms[op->of->comm].id);
 	return json_pack(
-		"{ss sI si si ss ss ss sI sb ss si sb ss}", "communicator", id, "file",
+		"{ss si ss sI si si ss ss ss sI sb ss si sb ss}", "communicator", id,
+		"communicator_number", op->of->comm_number, "name", name, "file",
 		(json_int_t)(op->of - h->trace->ranks), "rank",
 		op->of->rank, "stream", row ? h->trace->rows[op->row].stream : -1,
 		"operation", what, "state", state_of(h, head), "status",

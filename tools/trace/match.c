@@ -269,6 +269,7 @@ void
 trace_match(struct trace *trace)
 {
 	trace_clocks(trace);
+	trace_names(trace);
 	trace_rows(trace);
 	for (size_t i = 0; i < trace->ranks_count; i++)
 		trace_number(&trace->ranks[i]);

@@ -43,11 +43,12 @@ put_names(struct output *output)
 {
 	for (size_t i = 0; i < output->trace->rows_count; i++) {
 		const struct trace_row *row = &output->trace->rows[i];
-		char name[96];
+		char rank[64], name[160];
 
 		if (row->stream == 0) {
-			snprintf(name, sizeof(name), "rank %d (%s, process %lld)",
-			         row->of->name, row->of->header.host, (long long)row->of->header.pid);
+			trace_name(row->of, rank, sizeof(rank));
+			snprintf(name, sizeof(name), "%s (%s, process %lld)", rank,
+			         row->of->header.host, (long long)row->of->header.pid);
 			put_event(output,
 			          json_pack("{ss ss si s{ss}}", "ph", "M", "name",
 			                    "process_name", "pid", row->place,
@@ -83,7 +84,8 @@ static json_t *
 arguments_of(const struct trace_op *op)
 {
 	return json_pack(
-		"{si si si si sI ss ss so so so so ss}", "rank", op->of->rank,
+		"{si si si si si sI ss ss so so so so ss}", "communicator",
+		op->of->comm_number, "rank", op->of->rank,
 		"peer", op->peer, "tag", op->tag, "context", op->context,
 		"bytes", (json_int_t)(op->bytes & INT64_MAX), "path", trace_path(op), "status",
 		op->status == BATON_PENDING

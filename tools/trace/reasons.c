@@ -12,13 +12,26 @@
 
 #define ENDS_MAX 256u /* reasons that are no circles */
 
-/* "rank 2 waits in its receive of tag 7 from rank 0: rank 0 has ..." */
+/* "in communicator 2, ", whose ranks follow; "" where all have the same. */
 static void
-append_head(char *text, size_t size, const struct head *head)
+append_comm(const struct hang *h, char *text, size_t size, const struct head *head)
 {
 	size_t length = strlen(text);
+
+	if (h->trace->comms_differ)
+		snprintf(text + length, size - length, "in communicator %d, ",
+		         head->op->of->comm_number);
+}
+
+/* "rank 2 waits in its receive of tag 7 from rank 0: rank 0 has ..." */
+static void
+append_head(const struct hang *h, char *text, size_t size, const struct head *head)
+{
+	size_t length;
 	char what[128];
 
+	append_comm(h, text, size, head);
+	length = strlen(text);
 	if (head->op->kind == TRACE_CLAIM) {
 		snprintf(text + length, size - length,
 		         "rank %d has found tag %d of rank %d by a probe and not "
@@ -26,7 +39,7 @@ append_head(char *text, size_t size, const struct head *head)
 		         head->op->of->rank, head->op->tag, head->op->peer);
 		return;
 	}
-	trace_what(head->op, what, sizeof(what));
+	trace_what_there(head->op, what, sizeof(what));
 	snprintf(text + length, size - length, "rank %d waits in its %s: %s",
 	         head->op->of->rank, what, head->wait.why);
 }
@@ -64,7 +77,8 @@ tell_of_tags(const struct hang *h, json_t *reasons, size_t first)
 {
 	const struct head *send = &h->heads[first];
 	const struct head *receive = &h->heads[send->next], *swap = send;
-	char text[256];
+	char text[256] = "";
+	size_t length;
 
 	if (receive->next != first)
 		return false;
@@ -74,7 +88,9 @@ tell_of_tags(const struct hang *h, json_t *reasons, size_t first)
 	}
 	if (!differ_in_tags(send, receive))
 		return false;
-	snprintf(text, sizeof(text),
+	append_comm(h, text, sizeof(text), send);
+	length = strlen(text);
+	snprintf(text + length, sizeof(text) - length,
 	         "tags differ: rank %d sends to rank %d with tag %d, and rank %d "
 	         "receives from rank %d with tag %d",
 	         send->op->of->rank, send->op->peer, send->op->tag,
@@ -101,7 +117,7 @@ tell_of_circle(struct hang *h, json_t *reasons, size_t first)
 
 		if (members > 0)
 			strncat(text, "; ", sizeof(text) - strlen(text) - 1);
-		append_head(text, sizeof(text), head);
+		append_head(h, text, sizeof(text), head);
 		if (head->op->of->life == TRACE_GONE)
 			strncat(text, " (its process has ended)",
 			        sizeof(text) - strlen(text) - 1);
@@ -149,7 +165,7 @@ tell_of_end(const struct hang *h, json_t *reasons, const struct end *end)
 	char text[1024] = "";
 	size_t length;
 
-	append_head(text, sizeof(text), head);
+	append_head(h, text, sizeof(text), head);
 	length = strlen(text);
 	if (end->count > 1)
 		snprintf(text + length, sizeof(text) - length,

@@ -2,8 +2,7 @@
 /*
  * The rows of drawings, and of the summary.
  *
- * Streams belong to processes.  So a row is a stream of a process, called by the process's number in
- * its largest communicator; where several ranks are threads of one process, each of them has rows of
+ * Streams belong to processes.  So a row is a stream of a process, called as names.c calls that; where several ranks are threads of one process, each of them has rows of
  * its own.
  */
 #include "trace.h"
@@ -13,30 +12,14 @@
 
 #include <baton.h>
 
-/* The rank of its process's largest communicator, which comes first. */
-static int
-name_of(const struct trace *trace, const struct trace_rank *rank)
-{
-	const struct trace_rank *first = rank;
-
-	for (size_t i = 0; i < trace->ranks_count; i++) {
-		const struct trace_rank *other = &trace->ranks[i];
-
-		if (!trace_same_process(other, rank))
-			continue;
-		if (other->comm == rank->comm && other->rank != rank->rank)
-			return rank->rank;
-		first = other < first ? other : first;
-	}
-	return first->rank;
-}
-
 /* Streams belong to processes; ranks that are threads of one have rows of their own. */
 static int
 compare_places(const struct trace_rank *a, const struct trace_rank *b)
 {
-	int order = trace_order(a->name, b->name);
+	int order = trace_order(a->name_comm, b->name_comm);
 
+	if (order == 0)
+		order = trace_order(a->name, b->name);
 	if (order == 0)
 		order = strcmp(a->header.host, b->header.host);
 	return order != 0 ? order : trace_order(a->header.pid, b->header.pid);
@@ -163,8 +146,6 @@ trace_rows(struct trace *trace)
 	struct trace_op **ops;
 	size_t count, *place;
 
-	for (size_t i = 0; i < trace->ranks_count; i++)
-		trace->ranks[i].name = name_of(trace, &trace->ranks[i]);
 	ops = all_on_streams(trace, &count);
 	qsort(ops, count, sizeof(ops[0]), compare_streams);
 	collect_rows(trace, ops, count);

@@ -205,11 +205,12 @@ stream_report(const struct summary *s, size_t i)
 	int64_t computing = spans_total(&s->computing[i]);
 	int64_t waiting = spans_total(&s->waiting[i]) -
 	                  spans_common(&s->waiting[i], &s->computing[i]);
-	char handle[32];
+	char handle[32], name[64];
 
+	trace_name(row->of, name, sizeof(name));
 	snprintf(handle, sizeof(handle), "0x%" PRIx64, row->handle);
-	return json_pack("{si si si ss sI sI sI sI}", "rank", row->of->name, "place",
-	                 row->place, "stream", row->stream, "handle", handle, "ns", (json_int_t)all,
+	return json_pack("{ss si si si ss sI sI sI sI}", "name", name, "rank",
+	                 row->of->name, "place", row->place, "stream", row->stream, "handle", handle, "ns", (json_int_t)all,
 	                 "computing_ns",
 	                 (json_int_t)computing, "waiting_ns", (json_int_t)waiting,
 	                 "idle_ns", (json_int_t)(all - computing - waiting));
@@ -226,6 +227,7 @@ rank_report(const struct summary *s, size_t i)
 	int64_t hidden = spans_common(&place->transfers, &place->computing);
 	int64_t longest = 0;
 	size_t most = 0;
+	char name[64], waited_for[64] = "";
 
 	for (size_t k = 0; k < s->trace->places_count; k++) {
 		int64_t waited = spans_total(&place->waited[k]);
@@ -233,8 +235,11 @@ rank_report(const struct summary *s, size_t i)
 		most = waited > longest ? k : most;
 		longest = waited > longest ? waited : longest;
 	}
+	trace_name(place->rank, name, sizeof(name));
+	if (longest > 0)
+		trace_name(s->places[most].rank, waited_for, sizeof(waited_for));
 	return json_pack(
-		"{si sI sI sI so sI sI si sI}", "rank", place->rank->name, "ns",
+		"{ss si sI sI sI so sI sI si ss sI}", "name", name, "rank", place->rank->name, "ns",
 		(json_int_t)all, "transfers_ns", (json_int_t)transfers, "hidden_ns",
 		(json_int_t)hidden, "hidden_share",
 		transfers > 0 ? json_real((double)hidden / (double)transfers)
@@ -242,7 +247,8 @@ rank_report(const struct summary *s, size_t i)
 		"messages_sent", (json_int_t)(place->messages & INT64_MAX),
 		"bytes_sent", (json_int_t)(place->bytes & INT64_MAX),
 		"waited_most_for",
-		longest > 0 ? s->places[most].rank->name : -1, "waited_ns",
+		longest > 0 ? s->places[most].rank->name : -1, "waited_most_for_name",
+		waited_for, "waited_ns",
 		(json_int_t)longest);
 }
 

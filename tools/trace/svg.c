@@ -25,7 +25,7 @@ put_rows(const struct drawing *d)
 		const struct trace_row *row = &d->trace->rows[i];
 		unsigned lanes = d->lanes.row_lanes[i];
 		double height = trace_row_height(d, i);
-		char text[64];
+		char name[64], text[96];
 
 		if (lanes == 0)
 			continue;
@@ -33,10 +33,15 @@ put_rows(const struct drawing *d)
 		        "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
 		        "height=\"%.1f\" fill=\"#f1f1f1\"/>\n",
 		        LEFT, d->row_top[i] - 1, WIDTH - LEFT - RIGHT, height);
-		snprintf(text, sizeof(text), "rank %d, stream %d", row->of->name,
-		         row->stream);
+		trace_name(row->of, name, sizeof(name));
+		snprintf(text, sizeof(text), "%s, stream %d", name, row->stream);
+		/* A long one is made to fit. */
 		put_label(d->file, LEFT - 8, d->row_top[i] + height / 2 + 3,
-		          " text-anchor=\"end\"", text);
+		          row->of->name_comm > 1
+		                  ? " text-anchor=\"end\" textLength=\"118\" "
+		                    "lengthAdjust=\"spacingAndGlyphs\""
+		                  : " text-anchor=\"end\"",
+		          text);
 	}
 }
 
@@ -58,7 +63,7 @@ put_axis(const struct drawing *d)
 {
 	double tick = tick_of((double)(d->view.end - d->view.begin));
 	double at = tick * (double)(int64_t)((double)d->view.begin / tick);
-	double y = d->height - 28;
+	double y = d->bottom;
 
 	for (; at <= (double)d->view.end; at += tick) {
 		double x = trace_x(d, (int64_t)at);
@@ -73,6 +78,19 @@ put_axis(const struct drawing *d)
 		trace_time(at, text, sizeof(text));
 		put_label(d->file, x, y + 14, " text-anchor=\"middle\" fill=\"#555\"",
 		          at < 0.5 ? "0" : text);
+	}
+}
+
+static void
+put_notes(const struct drawing *d)
+{
+	char text[512];
+
+	for (size_t i = 0; i < d->notes; i++) {
+		trace_comm_sentence(d->trace, i, text, sizeof(text));
+		put_label(d->file, LEFT,
+		          d->bottom + 20 + NOTE_HEIGHT * (double)(i + 1),
+		          " fill=\"#555\"", text);
 	}
 }
 
@@ -161,6 +179,7 @@ draw(const struct trace *trace, const struct trace_view *view, FILE *file)
 	put_legend(&d);
 	put_rows(&d);
 	put_axis(&d);
+	put_notes(&d);
 	trace_bars(&d);
 	trace_arrows(&d);
 	put_heading(&d);

@@ -12,6 +12,8 @@
 #define TOP 84.0
 /* More of them are left out, or drawn over each other. */
 #define ROWS_MAX 12u  /* of a rank */
+#define NOTES_MAX 12u
+#define NOTE_HEIGHT 16.0
 #define LANES_MAX 16u /* of a row; in the last one bars may overlap */
 
 struct drawing {
@@ -21,7 +23,8 @@ struct drawing {
 	struct trace_lanes lanes;
 	double *row_top;  /* [rows] */
 	double *op_top;   /* [lanes.count], and behind it the heights of bars */
-	double height;
+	double bottom, height; /* of the rows; of the picture */
+	size_t notes;          /* lines below the rows: what communicators there are */
 	size_t merged, arrows, drawn; /* bars that are in others; arrows */
 };
 

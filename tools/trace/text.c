@@ -46,10 +46,10 @@ static void
 print_stream(const json_t *stream, FILE *file)
 {
 	double all = tool_real(stream, "ns");
-	char name[64];
+	char name[96];
 
-	snprintf(name, sizeof(name), "rank %lld, stream %lld",
-	         tool_number(stream, "rank"), tool_number(stream, "stream"));
+	snprintf(name, sizeof(name), "%s, stream %lld", tool_text(stream, "name"),
+	         tool_number(stream, "stream"));
 	fprintf(file, "%-18s", name);
 	print_time(file, stream, "computing_ns", all);
 	print_time(file, stream, "waiting_ns", all);
@@ -83,17 +83,17 @@ print_rank(const json_t *rank, FILE *file)
 	char text[48];
 
 	trace_time(tool_real(rank, "transfers_ns"), text, sizeof(text));
-	fprintf(file, "rank %lld: %lld messages and puts of %lld bytes in all; transfers "
+	fprintf(file, "%s: %lld messages and puts of %lld bytes in all; transfers "
 	              "under way for %s",
-	        tool_number(rank, "rank"), tool_number(rank, "messages_sent"),
+	        tool_text(rank, "name"), tool_number(rank, "messages_sent"),
 	        tool_number(rank, "bytes_sent"), text);
 	if (!json_is_null(share))
 		fprintf(file, ", %.0f %% of it hidden by functions on streams",
 		        100.0 * json_number_value(share));
 	if (tool_number(rank, "waited_most_for") >= 0) {
 		trace_time(tool_real(rank, "waited_ns"), text, sizeof(text));
-		fprintf(file, "; waited most for rank %lld: %s",
-		        tool_number(rank, "waited_most_for"), text);
+		fprintf(file, "; waited most for %s: %s",
+		        tool_text(rank, "waited_most_for_name"), text);
 	}
 	fprintf(file, "\n");
 }
@@ -163,11 +163,13 @@ print_head(const json_t *head, bool at_end, FILE *file)
 	char text[48];
 
 	trace_time((double)tool_number(head, "waited_ns"), text, sizeof(text));
-	fprintf(file, "rank %lld", tool_number(head, "rank"));
+	fprintf(file, "%s", tool_text(head, "name"));
 	if (tool_number(head, "stream") >= 0)
 		fprintf(file, ", stream %lld", tool_number(head, "stream"));
-	fprintf(file, ": %s, %s", tool_text(head, "operation"),
-	        tool_text(head, "state"));
+	fprintf(file, ": %s", tool_text(head, "operation"));
+	if (tool_number(head, "communicator_number") > 1)
+		fprintf(file, " (as its rank %lld)", tool_number(head, "rank"));
+	fprintf(file, ", %s", tool_text(head, "state"));
 	if (tool_number(head, "waited_ns") > 0)
 		fprintf(file, ", for %s%s",
 		        at_end && !json_is_true(json_object_get(head, "running"))

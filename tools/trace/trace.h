@@ -120,8 +120,11 @@ struct trace_rank {
 	int64_t offset_ns, error_ns; /* error_ns -1: not known */
 	int64_t first, last;         /* stamps */
 	int64_t now; /* when the files were read; TRACE_NEVER: its process does not run here */
-	/* Its number in the largest communicator of its process, where that has one rank of each. */
-	int name;
+	/* names.c */
+	int comm_number; /* of its communicator, from 1: that of the first one, if it has the same ranks */
+	/* Its number in the largest communicator of its process, where that has one rank of each; and the number of
+	 * that communicator. */
+	int name, name_comm;
 	int place; /* its number among all, and that of its rows */
 };
 
@@ -148,6 +151,7 @@ struct trace {
 	size_t comms_count;
 	struct trace_row *rows;
 	size_t rows_count;
+	bool comms_differ;   /* there are communicators of other ranks than the first one */
 	size_t places_count; /* ranks: those that have rows, then the others */
 	int64_t last;   /* stamp */
 	json_t *checks; /* sentences: what is wrong with the files, or to be known of them */
@@ -190,6 +194,15 @@ void trace_clocks(struct trace *trace);
 struct trace_op **trace_all(const struct trace *trace, size_t *count_p);
 int trace_order(long long a, long long b);
 
+/* ---- names.c ---- */
+
+void trace_names(struct trace *trace);
+/* "rank 3"; of a process that is not in the first communicator "rank 0 of communicator 2". */
+void trace_name(const struct trace_rank *rank, char *text, size_t size);
+/* What a reader has to know of communicators that have other ranks than the first one, sentence by sentence from
+ * 0 on.  False: there are no more. */
+bool trace_comm_sentence(const struct trace *trace, size_t n, char *text, size_t size);
+
 /* ---- rows.c ---- */
 
 void trace_rows(struct trace *trace);
@@ -223,8 +236,10 @@ int64_t trace_moving(const struct trace *trace, const struct trace_op *op);
 const char *trace_kind(int kind);
 /* "near"; "" where nothing carried it, or it is not known. */
 const char *trace_path(const struct trace_op *op);
-/* "receive of tag 7 from rank 0". */
+/* "receive of tag 7 from rank 0"; in one that has other ranks than the first one "... in communicator 2". */
 void trace_what(const struct trace_op *op, char *text, size_t size);
+/* Without the communicator. */
+void trace_what_there(const struct trace_op *op, char *text, size_t size);
 /* "12.3 us" */
 void trace_time(double ns, char *text, size_t size);
 

@@ -82,7 +82,11 @@ find_on_stream(const struct trace *trace, const struct trace_op *op,
 		wait->cause = TRACE_BEHIND;
 		trace_what(wait->next, what, sizeof(what));
 		snprintf(wait->why, sizeof(wait->why),
-		         "its stream is not past the %s", what);
+		         "its stream is not past the %s%s", what,
+		         wait->next->of->comm_number < op->of->comm_number
+		                         && wait->next->of->comm_number == 1
+		                 ? " in communicator 1"
+		                 : "");
 	} else {
 		wait->cause = TRACE_PROGRAM;
 		snprintf(wait->why, sizeof(wait->why),
@@ -546,6 +550,6 @@ trace_wait_find(const struct trace *trace, const struct trace_op *op,
 	}
 	wait->cause = TRACE_BEHIND;
 	wait->next = turn;
-	trace_what(turn, what, sizeof(what));
+	trace_what_there(turn, what, sizeof(what));
 	add_text(wait, "the %s before it in its queue has not been issued", what);
 }

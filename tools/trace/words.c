@@ -97,7 +97,7 @@ what_signal(const struct trace_op *op, char *text, size_t size)
 }
 
 void
-trace_what(const struct trace_op *op, char *text, size_t size)
+trace_what_there(const struct trace_op *op, char *text, size_t size)
 {
 	char peer[32];
 
@@ -126,6 +126,18 @@ trace_what(const struct trace_op *op, char *text, size_t size)
 	default:
 		snprintf(text, size, "%s", trace_kind(op->kind));
 	}
+}
+
+void
+trace_what(const struct trace_op *op, char *text, size_t size)
+{
+	size_t length;
+
+	trace_what_there(op, text, size);
+	length = strlen(text);
+	if (op->of->comm_number > 1)
+		snprintf(text + length, size - length, " in communicator %d",
+		         op->of->comm_number);
 }
 
 void
