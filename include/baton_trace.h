@@ -223,6 +223,9 @@ struct baton_trace_counter {
 #define BATON_TRACE_ANY_SOURCE 1024u
 /* A receive of a message that a probe has found: `signals` is the serial of that message. */
 #define BATON_TRACE_FOUND 2048u
+/* A baton_stream_wait: `signals` is the serial of the operation whose end it waits for, and `user_data` the `index` of
+ * that one's communicator in this process. */
+#define BATON_TRACE_JOINED 4096u
 
 /* An operation.  Its slot is that of its serial: (serial - 1) % count.  A slot belongs to the operation whose
  * serial it has: the library writes what is new about an operation only while its slot has its serial.
@@ -247,9 +250,9 @@ struct baton_trace_operation {
 
 	uint64_t stream;     /* the handle of its stream; 0: the default one, or it is on none */
 	uint64_t offset;     /* of the call in its module: where it returns to; without a module its address */
-	uint64_t user_data;  /* of the options */
+	uint64_t user_data;  /* of the options; JOINED: an index */
 	uint64_t parent;     /* the serial of its group or of the launch of a plan; 0: none */
-	uint64_t signals;    /* signals that it adds or awaits; 0: none.  FOUND: a serial */
+	uint64_t signals;    /* signals that it adds or awaits; 0: none.  FOUND, JOINED: a serial */
 	int32_t peer;        /* -1: of several, or none, or a receive from any rank that has met no message */
 	int32_t tag;         /* of messages; -1: it has none */
 	int32_t signal;      /* the signal's index; -1: it has none, or several */

@@ -6,6 +6,7 @@
 #include "observer.h"
 
 struct baton_comm;
+struct batoni_op;
 
 /* Make comm->trace, if BATON_TRACE asks for one.  Rank, size and setup of the communicator are known, and so is its
  * number for traces (opening.h). */
@@ -18,6 +19,8 @@ const struct batoni_observer *batoni_trace_observer(struct baton_comm *comm);
 void batoni_trace_paths(struct baton_comm *comm);
 /* The file's path; NULL: it keeps none. */
 const char *batoni_trace_path(const struct baton_comm *comm);
+/* What a trace names the operation by, whose slot its caller holds; 0: it keeps none. */
+uint64_t batoni_trace_serial(const struct batoni_op *op);
 /* In something that all ranks do together each has entered before any has left; this rank did both at these ticks.
  * Without a trace, and for a NULL comm, this does nothing. */
 void batoni_trace_round(struct baton_comm *comm, uint64_t enter, uint64_t leave);

@@ -26,6 +26,7 @@
 #include "claim.h"
 #include "kind.h"
 #include "ticks.h"
+#include "trace.h"
 
 /* ---- counters ---- */
 
@@ -227,6 +228,14 @@ open_ring(struct batoni_trace *trace, uint64_t serial)
 	return slot;
 }
 
+uint64_t
+batoni_trace_serial(const struct batoni_op *op)
+{
+	return op->comm->trace ? atomic_load_explicit(&batoni_traced_of(op)->serial,
+	                                              memory_order_relaxed)
+	                       : 0;
+}
+
 /* Write what every operation has, but its call site. */
 static void
 fill_slot(struct baton_trace_operation *slot, const struct batoni_op *op,
@@ -242,16 +251,21 @@ fill_slot(struct baton_trace_operation *slot, const struct batoni_op *op,
 		flags |= BATON_TRACE_TENSORS;
 	if (unlikely(batoni_claim_has(op)))
 		flags |= BATON_TRACE_FOUND;
+	if (unlikely(batoni_kind_of(op)->joins) && op->transfer.bytes != 0)
+		flags |= BATON_TRACE_JOINED;
 	batoni_trace_fill(slot, op, traced->enqueued, 0, BATON_STATE_CALLED, flags);
 	if (unlikely(flags & BATON_TRACE_FOUND))
 		slot->signals = atomic_load_explicit(
 			&batoni_traced_of(batoni_claim_of(op))->serial,
 			memory_order_relaxed);
+	if (unlikely(flags & BATON_TRACE_JOINED))
+		slot->signals = op->transfer.bytes;
 	slot->path = transfer ? op->path : UINT8_MAX;
 	slot->bytes = transfer ? op->transfer.bytes : 0;
 	slot->peer = transfer ? op->transfer.peer : -1;
 	slot->tag = message ? op->transfer.tag : -1;
-	slot->user_data = transfer || op->kind == BATON_OPERATION_RECORD
+	slot->user_data = transfer || op->kind == BATON_OPERATION_RECORD ||
+	                                  flags & BATON_TRACE_JOINED
 	                          ? op->user_data
 	                          : 0;
 }

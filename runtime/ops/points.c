@@ -15,6 +15,7 @@
 #include "mem.h"
 #include "request.h"
 #include "scope.h"
+#include "trace.h"
 
 static enum baton_status
 publish(const char *call, struct batoni_op *op)
@@ -205,6 +206,9 @@ baton_stream_wait(struct baton_comm *comm, baton_stream stream,
 	}
 	slot = batoni_pool_slot(&target->comm->pool, target);
 	op->transfer.buffer = target;
+	/* For the trace: the target may be gone when the driver writes that. */
+	op->transfer.bytes = batoni_trace_serial(target);
+	batoni_set(op->user_data, target->comm->index);
 	op->timeout_ns = 0;
 	op->item.flags = BATONI_ITEM_WAIT_FIRST;
 	op->item.word = &target->comm->pool.words[slot];

@@ -554,6 +554,26 @@ def check_hang(tool):
               'or a wait of the stream'),
              ('function', 'the function has not returned')], heads)
 
+    # A stream waits for a receive on another one, of this communicator or of another one of the process; or for a group.
+    for receives, index in (('whole', 0), ('part', 1)):
+        wait = t.operation(t.JOIN, 2, enqueued=20, stream=4, flags=t.JOINED, signals=1, user_data=index)
+        receive = t.operation(t.RECV, 1, 1, 7, **at(10))
+        send = t.operation(t.SEND, 3, 1, 8, enqueued=30, stream=4)
+        whole = [wait, send] if receives == 'part' else [receive, wait, send]
+        folder = Folder(tool).ranks(whole, [t.operation(t.RECV, 1, 0, 8, **at(10))], state=1)
+        folder.ranks([receive] if receives == 'part' else [], [], state=1, communicator=0xab, index=1, began=10)
+        moment = folder.report('--hang', status=1)['moments'][0]
+        whys = {head['operation']: head['why'] for head in moment['waiting']}
+        require(whys['baton_stream_wait'] == 'it waits for the receive of tag 7 from rank 1, which has not ended', whys)
+        texts = [reason['sentence'] for reason in moment['reasons']]
+        require(len(texts) == 1 and texts[0].startswith('a circle: rank 0 waits in its') and
+                'receive of tag 7 from rank 1: rank 1 has sent tag 7 never' in texts[0], texts)
+    wait = t.operation(t.JOIN, 4, enqueued=20, stream=4, flags=t.JOINED, signals=1)
+    _, reasons = hang(tool, [t.operation(t.GROUP, 1, **at(10)), t.operation(t.SEND, 2, 1, 3, parent=1, **done(10)),
+                             t.operation(t.RECV, 3, 1, 7, parent=1, **at(10)), wait], [])
+    require([reason['sentence'] for kind in reasons for reason in reasons[kind]] ==
+            ['rank 0 waits in its receive of tag 7 from rank 1: rank 1 has sent tag 7 never'], reasons)
+
     # Operations that ended at their deadlines are looked at as they were before.
     late = {'completed': 10**9, 'status': t.TIMEOUT}
     _, reasons = hang(tool, *([t.operation(t.RECV, 1, 1 - rank, 0, **at(10), **late),
@@ -601,6 +621,8 @@ def check_hostile(tool):
 MISTAKES = {
     'circle': ('circle', [0, 2, 1], 'rank 2 has called the send, but its stream is not past the receive '
                'of tag 4 from rank 1'),
+    'join': ('circle', [0, 2, 2, 1, 1, 0], 'rank 2 waits in its baton_stream_wait: it waits for the receive of tag 4 '
+             'from rank 1, which has not ended'),
     'tag': ('absent', [2, 0], 'rank 2 waits in its receive of tag 7 from rank 0: '
             'rank 0 has sent tag 6 twice and tag 7 never'),
     'probe': ('program', [2], 'rank 2 has found tag 5 of rank 0 by a probe and not received it'),

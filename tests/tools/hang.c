@@ -3,7 +3,7 @@
  * A program that hangs, for `baton trace --hang`: three ranks, one of four mistakes, and one of
  * four ends.
  *
- *   hang circle|tag|signal|probe pause|deadline|abort|leave
+ *   hang circle|join|tag|signal|probe pause|deadline|abort|leave
  *
  * circle: each rank receives from the one before it, and sends behind that.  tag: rank 0 sends tag 6
  * twice, and rank 2 receives tag 7; rank 1 receives what rank 2 would send then.  signal: rank 1 waits
@@ -73,6 +73,19 @@ circle(struct rank *r)
 	send_to(r, (r->rank + 1) % RANKS, 4);
 }
 
+/* The circle, where the stream of the send waits for the receive on another one. */
+static void
+join(struct rank *r)
+{
+	baton_stream sends = r->stream;
+
+	must(baton_stream_create(r->comm, &r->stream), "baton_stream_create");
+	hang_in_receive(r, (r->rank + RANKS - 1) % RANKS, 4);
+	must(baton_stream_wait(r->comm, sends, r->waits), "baton_stream_wait");
+	r->stream = sends;
+	send_to(r, (r->rank + 1) % RANKS, 4);
+}
+
 static void
 wrong_tag(struct rank *r)
 {
@@ -122,6 +135,7 @@ static const struct {
 	const char *name;
 	void (*make)(struct rank *r);
 } mistakes[] = {{"circle", circle},
+                {"join", join},
                 {"tag", wrong_tag},
                 {"signal", missing_signal},
                 {"probe", found_message}};

@@ -5,13 +5,13 @@ import struct
 TICKS = 1_000_000_000  # of the clock of these files in a second: a tick is a nanosecond
 FIRST = 5_000_000_000  # when they begin
 
-SEND, RECV, SIGNAL, PUT, WAIT, BARRIER, FUNCTION, CLAIM = 1, 2, 4, 5, 6, 8, 20, 23
+SEND, RECV, SIGNAL, PUT, WAIT, BARRIER, FUNCTION, JOIN, GROUP, CLAIM = 1, 2, 4, 5, 6, 8, 20, 21, 22, 23
 OK, PENDING, TIMEOUT, PEER = 0, 1, -12, -15
 TRUNCATED, MISMATCH = -10, -11
-DETACHED, TERMS, TERM, ANY_SOURCE, FOUND = 1, 64, 256, 1024, 2048
+DETACHED, TERMS, TERM, ANY_SOURCE, FOUND, JOINED = 1, 64, 256, 1024, 2048, 4096
 KINDS = {SEND: ('send', 1, 0), RECV: ('recv', 2, 0), SIGNAL: ('signal', 1, 0), PUT: ('put', 1, 0),
          WAIT: ('wait_signal', 2, 0), BARRIER: ('barrier', 0, 0), FUNCTION: ('launch', 0, 2),
-         CLAIM: ('message', 0, 5)}
+         JOIN: ('stream_wait', 0, 3), GROUP: ('group', 0, 4), CLAIM: ('message', 0, 5)}
 
 
 def table(offset, stride, count):
@@ -20,7 +20,7 @@ def table(offset, stride, count):
 
 def operation(kind, serial, peer=-1, tag=-1, enqueued=0, armed=0, issued=0, completed=0,
               status=None, signal=-1, context=-1, signals=0, flags=0, size=8, stream=0, parent=0,
-              state=0, ran=0):
+              state=0, ran=0, user_data=0):
     """Stamps are nanoseconds since the file's beginning; 0 is not yet."""
     def stamp(ns):
         return FIRST + ns if ns else 0
@@ -28,7 +28,7 @@ def operation(kind, serial, peer=-1, tag=-1, enqueued=0, armed=0, issued=0, comp
         status = OK if completed else PENDING
     return struct.pack('<6QBBBbHHQQQQQQiiiiQ', serial, stamp(enqueued), stamp(armed), stamp(issued),
                        stamp(completed), size if completed else 0, state, kind, 255, status, flags, 0,
-                       size, stream, 0, 0, parent, signals, peer, tag, signal, context, stamp(ran))
+                       size, stream, 0, user_data, parent, signals, peer, tag, signal, context, stamp(ran))
 
 
 def counter(kind, peer, tag, called, completed, context=-1, signals=0, failed=0, moved=0):

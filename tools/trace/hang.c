@@ -193,7 +193,10 @@ state_of(const struct hang *h, const struct head *head)
 	if (op->row == SIZE_MAX)
 		return "overwritten in the ring";
 	if (!trace_by(op->armed, h->moment))
-		return "waits for its stream";
+		return op->kind == TRACE_JOIN && head->wait.next &&
+		                       head->wait.next->row != op->row
+		               ? "waits"
+		               : "waits for its stream";
 	if (trace_by(op->issued, h->moment) || !trace_is_transfer(op))
 		return "issued";
 	/* A receive from any rank, or of any tag, is issued when it has a message. */

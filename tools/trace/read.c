@@ -252,6 +252,10 @@ read_operation(const struct decoder *d, const struct baton_trace_operation *from
 		op->units = 0;
 		op->found_serial = from->signals;
 	}
+	if (op->kind == TRACE_JOIN && (op->flags & BATON_TRACE_JOINED)) {
+		op->joined_serial = from->signals;
+		op->joined_index = from->user_data;
+	}
 	fill_stamps(op);
 	name_site(d, from, op->site, sizeof(op->site));
 }

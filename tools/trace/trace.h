@@ -65,6 +65,8 @@ struct trace_op {
 	/* Of a receive of a message that a probe has found: that claim.  Of a claim: its latest receive.  Or NULL. */
 	struct trace_op *found;
 	uint64_t found_serial; /* the claim's; 0 */
+	/* Of a baton_stream_wait: the serial of what it waits for, 0: not known, and the index of that one's communicator. */
+	uint64_t joined_serial, joined_index;
 	struct trace_term *terms; /* of a wait for signals */
 	size_t terms_count;
 	bool fresh;    /* the engine has not seen it, so no counter counts it */

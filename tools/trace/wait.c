@@ -59,6 +59,80 @@ first_on_row(const struct trace *trace, size_t row, const struct trace_op *befor
 	return first;
 }
 
+/* The operation whose end a baton_stream_wait waits for, which had not ended when that was called; or NULL. */
+static const struct trace_op *
+joined_in(const struct trace_rank *rank, const struct trace_op *join, int64_t moment)
+{
+	for (size_t i = 0; i < rank->ops_count; i++) {
+		const struct trace_op *op = &rank->ops[i];
+
+		if (op->serial == join->joined_serial &&
+		    trace_pending(op, join->enqueued) && trace_pending(op, moment))
+			return op;
+	}
+	return NULL;
+}
+
+/* Of a group a member that has not ended. */
+static const struct trace_op *
+pending_member(const struct trace_op *group, int64_t moment)
+{
+	for (size_t i = 0; i < group->of->ops_count; i++) {
+		const struct trace_op *op = &group->of->ops[i];
+
+		if (op->parent == group->serial && trace_pending(op, moment))
+			return op;
+	}
+	return group;
+}
+
+/* NULL: it is not known, or has ended by then. */
+static const struct trace_op *
+find_joined(const struct trace *trace, const struct trace_op *join, int64_t moment)
+{
+	const struct trace_op *found = NULL;
+
+	for (size_t i = 0; i < trace->ranks_count && join->joined_serial && !found;
+	     i++) {
+		const struct trace_rank *rank = &trace->ranks[i];
+
+		if (rank->header.index == join->joined_index &&
+		    trace_same_process(rank, join->of))
+			found = joined_in(rank, join, moment);
+	}
+	return found ? pending_member(found, moment) : NULL;
+}
+
+/* " in communicator 1", where that has to be said of an operation beside one of another. */
+static const char *
+beside(const struct trace_op *op, const struct trace_op *other)
+{
+	return op->of->comm_number == 1 && other->of->comm_number > 1
+	               ? " in communicator 1"
+	               : "";
+}
+
+/* A baton_stream_wait whose stream has come to it waits for another operation.  False: that is not known. */
+static bool
+find_for_join(const struct trace *trace, const struct trace_op *op, int64_t moment,
+              struct trace_wait *wait)
+{
+	const struct trace_op *joined = op->kind == TRACE_JOIN
+	                                        ? find_joined(trace, op, moment)
+	                                        : NULL;
+	char what[128];
+
+	if (!joined)
+		return false;
+	wait->cause = TRACE_BEHIND;
+	wait->next = joined;
+	trace_what(joined, what, sizeof(what));
+	snprintf(wait->why, sizeof(wait->why),
+	         "it waits for the %s%s, which has not ended", what,
+	         beside(joined, op));
+	return true;
+}
+
 static void
 find_on_stream(const struct trace *trace, const struct trace_op *op,
                int64_t moment, struct trace_wait *wait)
@@ -83,11 +157,8 @@ find_on_stream(const struct trace *trace, const struct trace_op *op,
 		trace_what(wait->next, what, sizeof(what));
 		snprintf(wait->why, sizeof(wait->why),
 		         "its stream is not past the %s%s", what,
-		         wait->next->of->comm_number < op->of->comm_number
-		                         && wait->next->of->comm_number == 1
-		                 ? " in communicator 1"
-		                 : "");
-	} else {
+		         beside(wait->next, op));
+	} else if (!find_for_join(trace, op, moment, wait)) {
 		wait->cause = TRACE_PROGRAM;
 		snprintf(wait->why, sizeof(wait->why),
 		         "the trace does not show for what: work of the program's "
@@ -519,7 +590,7 @@ find_far_side(const struct trace *trace, const struct trace_op *op, int64_t mome
 		wait->cause = TRACE_UNDER_WAY;
 		wait->peer = op->peer;
 		add_text(wait, "what carries it has not answered");
-	} else {
+	} else if (!find_for_join(trace, op, moment, wait)) {
 		wait->cause = TRACE_PROGRAM;
 		add_text(wait, "%s",
 		         op->kind == TRACE_FUNCTION ? "the function has not returned"

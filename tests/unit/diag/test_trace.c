@@ -494,6 +494,31 @@ START_TEST(what_a_probe_has_found_is_there_and_counts_once)
 }
 END_TEST
 
+START_TEST(a_stream_wait_names_what_it_waits_for)
+{
+	const struct baton_trace_operation *receive, *wait;
+	baton_stream other;
+	baton_request received;
+
+	open_comms(2);
+	ck_assert_int_eq(baton_stream_create(comms[1], &other), BATON_OK);
+	received = recv_from(1, 0, 3, 10);
+	ck_assert_int_eq(baton_stream_wait(comms[1], other, received), BATON_OK);
+	map_files();
+	receive = nth_of_kind(1, "recv", 0);
+	wait = nth_of_kind(1, "stream_wait", 0);
+	ck_assert_uint_eq(wait->flags & BATON_TRACE_JOINED, BATON_TRACE_JOINED);
+	ck_assert_uint_eq(wait->signals, receive->serial);
+	ck_assert_uint_eq(wait->user_data, comms[1]->index);
+	ck_assert_int_eq(wait->status, BATON_PENDING);
+	finish(send_to(0, 1, 3, 10), BATON_OK);
+	finish(received, BATON_OK);
+	ck_assert_int_eq(baton_stream_synchronize(comms[1], other), BATON_OK);
+	ck_assert_int_eq(baton_stream_destroy(comms[1], other), BATON_OK);
+	close_comms(2);
+}
+END_TEST
+
 /* By a receive that ends before its stream has come to it, and by a destroy. */
 START_TEST(what_a_probe_has_found_and_is_discarded_has_failed_once)
 {
@@ -1134,6 +1159,7 @@ main(void)
 		failures_have_their_status,
 		receives_from_any_rank_move_to_the_rank_of_their_message,
 		what_a_probe_has_found_is_there_and_counts_once,
+		a_stream_wait_names_what_it_waits_for,
 		what_a_probe_has_found_and_is_discarded_has_failed_once,
 		signals_and_waits_have_their_index_and_number,
 		groups_and_plans_are_parents,
