@@ -312,7 +312,9 @@ def check_not_met(tool):
     done = subprocess.run(command, text=True, capture_output=True, check=False)
     print(f'{done.stdout}{done.stderr}')
     require(done.returncode != 0, f'exit status {done.returncode}')
-    require('baton: rank 1: the ranks have not met in 120 s' in done.stderr, done.stderr)
+    # Another launcher may end the job by itself, as a rank has ended that never came to MPI's start.
+    version = subprocess.run([tool.launcher[0], '--version'], text=True, capture_output=True, check=False).stdout
+    require('(Open MPI) 4.' not in version or 'baton: rank 1: the ranks have not met in 120 s' in done.stderr, done.stderr)
 
 
 def check_arguments(tool):
