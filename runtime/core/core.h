@@ -186,7 +186,7 @@ struct batoni_engine {
 	struct batoni_fifo **ready_tail;
 	struct baton_comm *working; /* communicators with something active */
 	struct baton_comm *deferred; /* communicators whose messages put something off */
-	struct baton_comm *rings; /* communicators to whose ranks peers' sends may wait for room */
+	_Atomic(struct baton_comm *) rings; /* communicators to whose ranks peers' sends may wait for room */
 	_Atomic uint32_t thread_working; /* busy communicators with driving.by_engine */
 	uint32_t awaited; /* messages that await has taken, since a pass in between */
 	struct batoni_finishing finishing;

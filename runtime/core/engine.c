@@ -625,7 +625,8 @@ batoni_unlocked(void)
 	} else if (atomic_load(&e->wanted)) {
 		batoni_wake_next_driver();
 	}
-	if (atomic_load(&e->deep) && atomic_load(&e->thread_working))
+	if (atomic_load(&e->deep) &&
+	    (atomic_load(&e->thread_working) || batoni_room_unheard()))
 		batoni_wake_thread();
 }
 

@@ -8,7 +8,8 @@
  * a waiter began to block while holding the driver lock.  Two calls wake it from deep
  * sleep: the first enqueue that leaves something pending, and a thread that releases the
  * lock with something pending.  Neither wakes it from a sleep, since a wake costs the
- * caller some microseconds.  A device that posts (a trigger fired, a launched function
+ * caller some microseconds.  The release wakes it from deep sleep with nothing pending too, if it hears no
+ * sender that finds no room (batoni_room_unheard).  A device that posts (a trigger fired, a launched function
  * returned) wakes it from any sleep.
  *
  * It also sleeps so while nothing that is pending has to be polled (BATONI_POLL_WHEN_RUNG): on a quiet
@@ -215,7 +216,8 @@ sleep_idle(uint32_t rung)
 
 /* A waiter sleeps while it drives, or a stream's thread will drive when its function
  * returns.  No wake-up is lost: those threads release the lock or their count in
- * `running`, then load `deep`; this thread stores `deep`, then loads both. */
+ * `running`, then load `deep`; this thread stores `deep`, then loads both.  A waiter that has nothing
+ * left wakes this thread too, if that does not hear senders without room (room.c). */
 static void
 sleep_behind(uint32_t rung)
 {

@@ -30,6 +30,7 @@
 #include "engine.h"
 #include "life.h"
 #include "forecast.h"
+#include "room.h"
 
 #define SPINS 300u      /* passes without events before the worker gives up */
 #define LOCK_SPINS 100u /* tries for a lock that another thread holds */
@@ -122,7 +123,8 @@ batoni_unlock_for_functions(void)
 	/* A worker that has left `running` since may have seen the lock held, and
 	 * have left the rest to this thread. */
 	if (batoni_work_left() || atomic_load(&e->wanted) >= BATONI_CLAIMANT ||
-	    !atomic_load(&e->running))
+	    !atomic_load(&e->running) ||
+	    (atomic_load(&e->deep) && batoni_room_unheard()))
 		batoni_unlocked();
 	if (batoni_thread.uncancellable)
 		batoni_cancel_restore();

@@ -19,6 +19,9 @@
  * Room).  All are seq_cst, so one of them sees the other: the sender rings, or it is called when its ring
  * has been emptied.
  *
+ * The engine's thread may be in deep sleep because a waiter has the lock, and then hears no sender.  That waiter makes
+ * room itself, and wakes the thread when it releases the lock (batoni_room_unheard).
+ *
  * Where the engine's thread may not drive a communicator (BATON_PROGRESS_CALLS, MPI below
  * MPI_THREAD_MULTIPLE), only the program's calls make room.
  *
@@ -46,13 +49,17 @@ batoni_room_begin(struct baton_comm *comm)
 void
 batoni_room_end(struct baton_comm *comm)
 {
-	struct baton_comm **link = &batoni_engine.rings;
+	struct baton_comm *before = batoni_engine.rings;
 
 	if (!comm->work.ringed)
 		return;
-	while (*link != comm)
-		link = &(*link)->work.rings_next;
-	*link = comm->work.rings_next;
+	if (before == comm) {
+		batoni_engine.rings = comm->work.rings_next;
+	} else {
+		while (before->work.rings_next != comm)
+			before = before->work.rings_next;
+		before->work.rings_next = comm->work.rings_next;
+	}
 	comm->work.ringed = false;
 }
 
@@ -96,4 +103,11 @@ void
 batoni_room_awake(unsigned who)
 {
 	atomic_fetch_and(&batoni_bell()->idle, ~who);
+}
+
+bool
+batoni_room_unheard(void)
+{
+	return atomic_load(&batoni_engine.rings) && !batoni_thread.engine &&
+	       !(atomic_load(&batoni_bell()->idle) & BATONI_ASLEEP_THREAD);
 }

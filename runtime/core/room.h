@@ -21,5 +21,8 @@ void batoni_make_room(void);
  * whose peers' sends may wait for room, and so no call of batoni_room_awake. */
 bool batoni_room_asleep(unsigned who);
 void batoni_room_awake(unsigned who);
+/* For a thread of the program that has released the lock while the engine's thread is in deep sleep: that one has to
+ * wake, or nothing would hear a sender without room.  Without the lock. */
+bool batoni_room_unheard(void);
 
 #endif

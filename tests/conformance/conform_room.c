@@ -88,6 +88,34 @@ an_idle_rank_takes_short_messages(struct conform *c)
 	}
 }
 
+/* While it waited its engine's thread left all to the thread that waits. */
+static void
+a_rank_that_has_waited_takes_short_messages(struct conform *c)
+{
+	static const int pauses_ms[] = { 0, 60, 60 };
+	unsigned char in[BYTES];
+
+	for (unsigned i = 0; c->info.engine_thread && i < 3; i++) {
+		baton_request request = 0;
+
+		conform_sync(c);
+		if (c->rank == 0) {
+			pause_for(pauses_ms[i]);
+			conform_fill(in, sizeof(in), 5);
+			request = SEND(c, in, sizeof(in), 1, 1, NULL,
+			               &conform_detached);
+		} else if (c->rank == 1) {
+			request = RECV(c, in, sizeof(in), 0, 1, NULL,
+			               &conform_detached);
+		}
+		if (c->rank < 2)
+			FINISH(c, BATON_OK, &request);
+		send_all(c);
+		conform_sync(c);
+		receive_all(c);
+	}
+}
+
 /* Its only receive is of another communicator, and comes behind the short messages. */
 static void
 a_rank_that_waits_elsewhere_takes_short_messages(struct conform *c)
@@ -144,6 +172,8 @@ const struct conform_case conform_room[] = {
 	{ CASE(a_rank_in_a_collective_call_takes_short_messages), .ranks_min = 2,
 	  .flags = CONFORM_BARE | ROOM_FLAGS },
 	{ CASE(an_idle_rank_takes_short_messages), .ranks_min = 2,
+	  .flags = ROOM_FLAGS },
+	{ CASE(a_rank_that_has_waited_takes_short_messages), .ranks_min = 2,
 	  .flags = ROOM_FLAGS },
 	{ CASE(a_rank_that_waits_elsewhere_takes_short_messages), .ranks_min = 2,
 	  .flags = ROOM_FLAGS },
