@@ -15,7 +15,7 @@
  * neither at any time, and only a test shows that. */
 struct batoni_load {
 	/* What the path has begun and not ended.  `test` is called only while this is
-	 * above 0. */
+	 * above 0, or if the path makes room. */
 	uint32_t in_flight;
 	/* Bytes move, and move on only by a test. */
 	uint32_t moving;
@@ -41,6 +41,9 @@ struct batoni_load {
 	/* Constant.  Only calls of this process end what is in flight and not moving
 	 * (local); the peers that end parked waits are of this process too. */
 	bool quiet;
+	/* Constant.  What peers send goes through memory of a bounded size, and their sends wait for room that
+	 * `test` makes, with nothing in flight too (runtime/core/room.c). */
+	bool makes_room;
 };
 
 /* When to poll again, from late to soon: the same answer for a waiter that drives, for the

@@ -421,9 +421,6 @@ struct batoni_path_ops {
 	/* Messages may be lists of tensors.  A message and a receive of which only one is a
 	 * list match, and the receive ends in MISMATCH. */
 	bool lists;
-	/* What peers send goes through memory of a bounded size, and their sends wait for room that `test` makes:
-	 * it is called with nothing in flight, too (room.h). */
-	bool makes_room;
 
 	/* One of these two. */
 	const struct batoni_host_issued_ops *host_issued;

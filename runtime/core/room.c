@@ -35,7 +35,7 @@ void
 batoni_room_begin(struct baton_comm *comm)
 {
 	for (uint32_t i = 0; i < comm->paths_count; i++) {
-		if (!comm->paths[i]->ops->makes_room || comm->work.ringed)
+		if (!comm->paths[i]->load.makes_room || comm->work.ringed)
 			continue;
 		comm->work.ringed = true;
 		comm->work.rings_next = batoni_engine.rings;
@@ -63,6 +63,14 @@ batoni_room_end(struct baton_comm *comm)
 	comm->work.ringed = false;
 }
 
+/* Do passes test the path?  They test a communicator without operations only while it is held, although
+ * receives for the one-sided layer may be in flight. */
+static bool
+is_passed(const struct baton_comm *comm, const struct batoni_path *path)
+{
+	return comm->work.listed && path->load.in_flight;
+}
+
 void
 batoni_comm_make_room(struct baton_comm *comm)
 {
@@ -72,8 +80,7 @@ batoni_comm_make_room(struct baton_comm *comm)
 	for (uint32_t i = 0; i < comm->paths_count; i++) {
 		struct batoni_path *path = comm->paths[i];
 
-		/* With something in flight a pass tests it. */
-		if (path->ops->makes_room && !path->load.in_flight)
+		if (path->load.makes_room && !is_passed(comm, path))
 			path->ops->test(path);
 	}
 }

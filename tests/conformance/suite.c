@@ -55,6 +55,7 @@ const struct conform_list conform_messages[] = {
 	{ "wait", conform_wait },
 	{ "queue", conform_queue },
 	{ "streams", conform_streams },
+	{ "room", conform_room },
 	{ "tensors", conform_tensors },
 	{ "memory", conform_memory },
 	{ "plan", conform_plan },

@@ -531,7 +531,7 @@ near_close_path(struct batoni_path *path, bool aborted)
 
 #define MESSAGES_OPS                                                          \
 	.name = "the memory that the ranks share", .kinds = BATONI_MESSAGES,  \
-	.lists = true, .makes_room = true,                                    \
+	.lists = true,                                                        \
 	.host_issued =                                                        \
 		&(const struct batoni_host_issued_ops){                       \
 			.issue = near_issue,                                  \

@@ -288,7 +288,7 @@ start_near(struct batoni_pairs *near, struct batoni_transport *under)
 	*base = *under;
 	base->ops = &near->ops;
 	base->messages = (struct batoni_path){.ops = &batoni_near_messages_ops,
-	                                      .load = {.parks = true}};
+	                                      .load = {.parks = true, .makes_room = true}};
 	base->slots = slots;
 	base->hidden_tags = hidden_tags;
 	base->tag_max = INT_MAX - hidden_tags;
@@ -321,7 +321,8 @@ beside(struct batoni_pairs *near, const struct batoni_transport *transport)
 	base->sparse_segments = transport->sparse_segments;
 	/* The other transport has the one-sided layer's messages. */
 	base->hidden_tags = 0;
-	base->messages = (struct batoni_path){.ops = &batoni_near_beside_ops};
+	base->messages = (struct batoni_path){.ops = &batoni_near_beside_ops,
+	                                      .load = {.makes_room = true}};
 	meet_all(near);
 	return &base->messages;
 }

@@ -437,6 +437,8 @@ start_staging(struct batoni_staging *stage, struct batoni_transport *transport,
 		.in_flight = transport->messages.load.standing,
 		.standing = transport->messages.load.standing,
 		.quiet = transport->messages.load.quiet,
+		.makes_room = transport->messages.load.makes_room ||
+		              (beside && beside->load.makes_room),
 	};
 	transport->upcalls = transport->messages.upcalls = &stage->lower_upcalls;
 	if (beside)

@@ -87,17 +87,22 @@ stage_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	return batoni_stage_leave(stage, message);
 }
 
+static void
+test_lower(struct batoni_path *lower)
+{
+	if (lower->load.in_flight > 0 || lower->load.makes_room)
+		lower->ops->test(lower);
+}
+
 static size_t
 test(struct batoni_path *path)
 {
 	struct batoni_staging *stage = batoni_stage_of(path);
-	struct batoni_path *lower = &stage->lower->messages;
 	size_t events = 0;
 
-	if (lower->load.in_flight > 0)
-		lower->ops->test(lower);
-	if (stage->beside && stage->beside->load.in_flight > 0)
-		stage->beside->ops->test(stage->beside);
+	test_lower(&stage->lower->messages);
+	if (stage->beside)
+		test_lower(stage->beside);
 	events += batoni_stage_poll(stage);
 	if (stage->maps)
 		events += batoni_stage_maps_test(stage);
