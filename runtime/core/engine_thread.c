@@ -181,14 +181,14 @@ sleep_idle(uint32_t rung)
 	struct batoni_forecast forecast = batoni_forecast_now();
 	bool listens = forecast.parked || batoni_awaits_health() ||
 	               forecast.deadline != BATONI_NEVER;
-	bool rings = batoni_room_asleep(BATONI_ASLEEP_THREAD);
-	size_t events = 0;
+	size_t events;
+	bool rings = batoni_room_asleep(BATONI_ASLEEP_THREAD, &events);
 	bool idle;
 
 	if (listens) {
 		batoni_listen(BATONI_ASLEEP_THREAD);
 		batoni_check_peers_soon();
-		events = batoni_pass();
+		events += batoni_pass();
 		forecast = batoni_forecast_now();
 		e->thread_wakes = forecast.deadline;
 		e->thread_sleeps_ns = batoni_sleep_most_ns(forecast.parked,
@@ -224,13 +224,14 @@ sleep_behind(uint32_t rung)
 	struct batoni_engine *e = &batoni_engine;
 	uint32_t bell = batoni_rung();
 	bool rings = false;
+	size_t events = 0;
 
 	/* A thread that drives, or sleeps as the driver, makes room itself. */
 	if (batoni_trylock()) {
-		rings = batoni_room_asleep(BATONI_ASLEEP_THREAD);
+		rings = batoni_room_asleep(BATONI_ASLEEP_THREAD, &events);
 		batoni_unlock_for_functions();
 	}
-	if (announce() && atomic_load(&e->deep) &&
+	if (!events && announce() && atomic_load(&e->deep) &&
 	    (atomic_load(&e->driver) || atomic_load(&e->running))) {
 		if (rings)
 			batoni_bell_sleep(batoni_bell(), bell, BATONI_NEVER);
@@ -335,6 +336,7 @@ thread_main(void *unused)
 			                     ? 0
 			                     : idle_ticks + 1;
 		} else if (!atomic_load(&e->thread_working) && !batoni_work_left()) {
+			batoni_make_room();
 			idle_ticks += batoni_forecast_now().parked
 			                      ? LINGER_TICKS + 1
 			                      : 1;

@@ -14,10 +14,12 @@
  *   - before a thread sleeps on the bell without a limit, or for long, and when a sender that finds no
  *     room has rung (bell->idle).
  *
- * No wake-up is lost.  A sender without room stores `hungry`, loads `taken` once more, then loads `idle`.
- * The sleeper loads the doorbell, stores `idle`, then tests, which stores `taken` and loads `hungry` (ring.h,
- * Room).  All are seq_cst, so one of them sees the other: the sender rings, or it is called when its ring
- * has been emptied.
+ * No wake-up is lost.  A sender without room has published what fills its ring, with a fence behind it (W4 of
+ * ring.h).  It stores `hungry`, loads `taken` once more, then loads `idle`.  The sleeper loads the doorbell,
+ * stores `idle`, makes a fence, then tests, which stores `taken` and loads `hungry`.  If the sender does not see
+ * `idle`, the test sees all that it has published, and takes it; then one of them sees the other as ring.h says
+ * (Room).  If it does, it rings, and the sleeper does not sleep, or wakes.  A test with events may have left
+ * some in the ring, for which nobody rings: the sleeper tests again.
  *
  * The engine's thread may be in deep sleep because a waiter has the lock, and then hears no sender.  That waiter makes
  * room itself, and wakes the thread when it releases the lock (batoni_room_unheard).
@@ -29,6 +31,7 @@
  */
 #include "room.h"
 
+#include "field.h"
 #include "wake.h"
 
 void
@@ -71,38 +74,46 @@ is_passed(const struct baton_comm *comm, const struct batoni_path *path)
 	return comm->work.listed && path->load.in_flight;
 }
 
-void
+size_t
 batoni_comm_make_room(struct baton_comm *comm)
 {
+	size_t events = 0;
+
 	if (!comm->work.ringed || comm->fault.status != BATON_OK ||
 	    !batoni_may_drive(comm))
-		return;
+		return 0;
 	for (uint32_t i = 0; i < comm->paths_count; i++) {
 		struct batoni_path *path = comm->paths[i];
 
 		if (path->load.makes_room && !is_passed(comm, path))
-			path->ops->test(path);
+			events += path->ops->test(path);
 	}
+	return events;
 }
 
-void
+size_t
 batoni_make_room(void)
 {
 	struct baton_comm *next;
+	size_t events = 0;
 
 	for (struct baton_comm *comm = batoni_engine.rings; comm; comm = next) {
 		next = comm->work.rings_next;
-		batoni_comm_make_room(comm);
+		events += batoni_comm_make_room(comm);
 	}
+	return events;
 }
 
 bool
-batoni_room_asleep(unsigned who)
+batoni_room_asleep(unsigned who, size_t *events_p)
 {
+	*events_p = 0;
 	if (!batoni_engine.rings)
 		return false;
 	atomic_fetch_or(&batoni_bell()->idle, who);
-	batoni_make_room();
+	/* `test` loads what the sender has published, and its bit, without an order of their own. */
+	batoni_fence(memory_order_seq_cst);
+	*events_p = batoni_make_room();
 	return true;
 }
 

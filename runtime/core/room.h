@@ -13,13 +13,14 @@ void batoni_room_end(struct baton_comm *comm);
 
 /* Of one communicator, for a call that waits for all ranks: a send of a rank may wait for room, and that rank
  * for its send, before it calls too. */
-void batoni_comm_make_room(struct baton_comm *comm);
-/* Of all communicators that passes do not test. */
-void batoni_make_room(void);
+size_t batoni_comm_make_room(struct baton_comm *comm);
+/* Of all communicators that passes do not test.  These two return events. */
+size_t batoni_make_room(void);
 /* The same for a thread that is about to sleep on the bell: senders that find no room ring from here on, until
- * batoni_room_awake (without the lock).  The caller has loaded the doorbell.  False: there is no communicator
- * whose peers' sends may wait for room, and so no call of batoni_room_awake. */
-bool batoni_room_asleep(unsigned who);
+ * batoni_room_awake (without the lock).  The caller has loaded the doorbell, and does not sleep if there were
+ * events: there may be more.  False: there is no communicator whose peers' sends may wait for room, and so no
+ * call of batoni_room_awake. */
+bool batoni_room_asleep(unsigned who, size_t *events_p);
 void batoni_room_awake(unsigned who);
 /* For a thread of the program that has released the lock while the engine's thread is in deep sleep: that one has to
  * wake, or nothing would hear a sender without room.  Without the lock. */

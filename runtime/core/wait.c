@@ -128,13 +128,13 @@ sleep_driving(uint64_t deadline, uint64_t limit_ns, uint64_t most_ns)
 {
 	uint32_t rung = batoni_rung();
 	bool listens = batoni_forecast_now().parked;
-	bool rings = batoni_room_asleep(BATONI_ASLEEP_DRIVER);
-	size_t events = 0;
+	size_t events;
+	bool rings = batoni_room_asleep(BATONI_ASLEEP_DRIVER, &events);
 	uint64_t sleep_ns;
 
 	if (listens) {
 		batoni_listen(BATONI_ASLEEP_DRIVER);
-		events = batoni_pass();
+		events += batoni_pass();
 	}
 
 	sleep_ns = batoni_time_left(batoni_now_ns(), deadline, most_ns);

@@ -706,6 +706,83 @@ START_TEST(engine_thread_does_not_sleep_behind_a_pass_with_events)
 }
 END_TEST
 
+/* ---- room for what peers send ---- */
+
+/* `busy` is as near: its peers may wait for room although nothing is pending, and ring for that. */
+static void
+open_rings(void)
+{
+	scripted_init(&busy);
+	busy.base.messages.load.makes_room = true;
+	open_busy();
+}
+
+static void
+await_idle(void)
+{
+	while (!(atomic_load(&batoni_bell()->idle) & BATONI_ASLEEP_THREAD))
+		sched_yield();
+}
+
+static void
+assert_a_ring_makes_room(void)
+{
+	await_deep_sleep();
+	await_idle();
+	while (sem_trywait(&busy.tested) == 0)
+		;
+	batoni_bell_ring(batoni_bell());
+	await_tests(1);
+}
+
+START_TEST(engine_thread_makes_room_when_a_peer_rings)
+{
+	open_rings();
+	assert_a_ring_makes_room();
+	assert_a_ring_makes_room();
+	scripted_close(&busy, busy_comm);
+	ck_assert_ptr_null(atomic_load(&batoni_engine.rings));
+}
+END_TEST
+
+/* The engine's thread serves nothing that this host has waited for. */
+START_TEST(engine_thread_makes_room_behind_a_host_that_has_gone)
+{
+	baton_request a;
+	pthread_t host;
+
+	transport.base.messages.load.quiet = true;
+	a = scripted_recv(comm, s, 1, NULL);
+	open_rings();
+	host = thread_of(wait_for, &a);
+	await_sleep_behind();
+	scripted_end(&transport, scripted_live(&transport, BATONI_RECV, 1), 8,
+	             BATON_OK);
+	batoni_bell_ring(batoni_bell());
+	assert_waited(host, &a);
+	/* Nobody calls any more. */
+	assert_a_ring_makes_room();
+	scripted_close(&busy, busy_comm);
+}
+END_TEST
+
+START_TEST(engine_thread_does_not_sleep_while_there_is_room_to_make)
+{
+	open_rings();
+	assert_a_ring_makes_room();
+	batoni_lock();
+	busy.test_events = 1;
+	batoni_unlock();
+	batoni_bell_ring(batoni_bell());
+	/* Nobody rings or calls any more. */
+	await_tests(100);
+	batoni_lock();
+	busy.test_events = 0;
+	batoni_unlock();
+	scripted_close(&busy, busy_comm);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -727,6 +804,9 @@ main(void)
 		wait_that_another_host_parks_is_left_to_the_engine_thread,
 		wait_that_a_count_has_looked_at_is_not_slept_on,
 		engine_thread_sleeps_while_a_stream_waits_and_goes_on_with_it,
+		engine_thread_makes_room_when_a_peer_rings,
+		engine_thread_makes_room_behind_a_host_that_has_gone,
+		engine_thread_does_not_sleep_while_there_is_room_to_make,
 		engine_that_was_stopped_leaves_progress_to_calls,
 	};
 
