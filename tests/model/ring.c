@@ -124,7 +124,8 @@ make_move(const struct rules *rules, struct state *s, unsigned move, unsigned ch
 static bool
 is_over(const struct state *s)
 {
-	return s->w.sent == MESSAGES && s->w.step == W_BEGIN && s->r.count == MESSAGES;
+	return s->w.sent == MESSAGES && s->w.step == W_BEGIN &&
+	       (s->r.count == MESSAGES || s->r.step == R_IDLE_ASLEEP);
 }
 
 /* No move has more choices than so many. */
@@ -185,6 +186,8 @@ static const char *const writer_names[] = {
 	[W_BIT] = "W6",
 	[W_LISTENING] = "W7",
 	[W_RING] = "rings",
+	[W_IDLE] = "loads idle",
+	[W_IDLE_RING] = "rings for the idle reader",
 	[W_S0_DOORBELL] = "S0, doorbell",
 	[W_S0_LISTEN] = "S0, listening",
 	[W_S2] = "S2",
@@ -220,6 +223,13 @@ static const char *const reader_names[] = {
 	[R_S4] = "S4",
 	[R_S5] = "S5",
 	[R_UNLISTEN] = "is awake",
+	[R_IDLE_DOORBELL] = "loads its doorbell, to sleep idle",
+	[R_IDLE] = "stores idle",
+	[R_IDLE_FENCE] = "fence",
+	[R_IDLE_BITS_LOAD] = "loads its bits, idle",
+	[R_IDLE_BITS] = "exchanges its bits, idle",
+	[R_IDLE_SLEEP] = "sleeps idle, unless something has changed",
+	[R_IDLE_END] = "is awake, and not idle",
 };
 
 static void
@@ -281,10 +291,11 @@ search_all(const struct rules *rules, bool expected)
 		for (size_t i = 0; i < level.n && !search.wrong; i++)
 			expand(&search, &level.states[i], level.at[i]);
 	}
-	printf("%s, tell %u, most %u, S4 %s, omission %d: %u states%s%s\n",
+	printf("%s, tell %u, most %u, S4 %s%s, omission %d: %u states%s%s\n",
 	       rules->early_loads ? "LOADS" : "STORES", rules->tell, rules->most,
-	       rules->s4_loads ? "loads first" : "exchanges", rules->omission, search.states,
-	       search.wrong ? ": " : "", wrongs[search.wrong]);
+	       rules->s4_loads ? "loads first" : "exchanges", rules->idle ? ", idle" : "",
+	       rules->omission, search.states, search.wrong ? ": " : "",
+	       wrongs[search.wrong]);
 	if (search.wrong && (!expected || getenv("RING_TRACE")))
 		print_trace(&search, &first);
 	fflush(stdout);
@@ -294,30 +305,44 @@ search_all(const struct rules *rules, bool expected)
 /* ---- the tests ---- */
 
 static void
-assert_holds(bool early_loads)
+assert_holds(bool early_loads, bool idle)
 {
 	static const struct rules all[] = {
 		{.tell = 1},
 		{.tell = 2, .most = 1, .s4_loads = true},
 	};
 
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+	/* Of the largest one, the stricter rules alone. */
+	for (size_t i = early_loads && idle; i < sizeof(all) / sizeof(all[0]); i++) {
 		struct rules rules = all[i];
 
 		rules.early_loads = early_loads;
+		rules.idle = idle;
 		ck_assert_int_eq(search_all(&rules, false), FINE);
 	}
 }
 
 START_TEST(protocol_holds_where_stores_wait_in_buffers)
 {
-	assert_holds(false);
+	assert_holds(false, false);
 }
 END_TEST
 
 START_TEST(protocol_holds_where_loads_are_early_too)
 {
-	assert_holds(true);
+	assert_holds(true, false);
+}
+END_TEST
+
+START_TEST(idle_reader_makes_room_where_stores_wait_in_buffers)
+{
+	assert_holds(false, true);
+}
+END_TEST
+
+START_TEST(idle_reader_makes_room_where_loads_are_early_too)
+{
+	assert_holds(true, true);
 }
 END_TEST
 
@@ -361,6 +386,29 @@ START_TEST(starved_writer_without_its_steps_waits_beside_room)
 }
 END_TEST
 
+static void
+assert_needed_by_idle(enum omission omission, bool stores_too)
+{
+	struct rules rules = {
+		.tell = 2, .most = 1, .s4_loads = true, .idle = true, .omission = omission};
+
+	if (stores_too)
+		ck_assert_int_eq(search_all(&rules, true), STUCK);
+	rules.early_loads = true;
+	ck_assert_int_eq(search_all(&rules, true), STUCK);
+}
+
+START_TEST(writer_waits_for_an_idle_reader_that_leaves_a_step_out)
+{
+	assert_needed_by_idle(IDLE_LOAD, true);
+	assert_needed_by_idle(IDLE_LAST, true);
+	assert_needed_by_idle(IDLE_DOORBELL, true);
+	assert_needed_by_idle(IDLE_EVENTS, true);
+	/* On x86 the store is one. */
+	assert_needed_by_idle(IDLE_FENCE, false);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -370,6 +418,9 @@ main(void)
 		message_without_its_steps_is_lost_or_torn,
 		sleeper_without_its_steps_misses_a_message,
 		starved_writer_without_its_steps_waits_beside_room,
+		idle_reader_makes_room_where_stores_wait_in_buffers,
+		idle_reader_makes_room_where_loads_are_early_too,
+		writer_waits_for_an_idle_reader_that_leaves_a_step_out,
 	};
 
 	return RUN_TESTS("near_ring", tests);

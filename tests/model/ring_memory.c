@@ -13,6 +13,7 @@ is_loaded_by(enum side side, unsigned word)
 	case WARMTH:
 	case TAKEN:
 	case LISTENING:
+	case IDLE:
 	case WRITER_BITS:
 	case WRITER_DOORBELL:
 		return side == WRITER;
@@ -205,6 +206,8 @@ ring_ring(const struct rules *rules, struct state *s, enum side by)
 		return false;
 	if (by == WRITER && s->r.step == R_ASLEEP)
 		s->r.step = R_UNLISTEN;
+	if (by == WRITER && s->r.step == R_IDLE_ASLEEP)
+		s->r.step = R_IDLE_END;
 	if (by == READER && s->w.step == W_ASLEEP)
 		s->w.step = W_UNLISTEN;
 	return true;

@@ -24,6 +24,10 @@
  *   - the count that the writer loads is one that can be;
  *   - where no step is left, the reader has taken everything and the writer has ended.  The
  *     reader may go to sleep from each pass, so a writer that waits beside room ends there too.
+ *     An *idle* reader waits for no message (runtime/core/room.c): it may sleep with messages left,
+ *     but not while the writer waits for room.  It sets `idle` where the other one sets `listening`,
+ *     cools nothing, and makes a pass.  Its store of `idle` is one here, with a fence behind it; the
+ *     library's is a read-modify-write.
  *
  * Memory.  STORES is that of x86.  The stores of a side wait in its buffer, and get into memory in
  * order, at any time; its loads look there first.  Fences, seq_cst stores and read-modify-writes
@@ -63,6 +67,7 @@ enum word {
 	HUNGRY,
 	BITS, /* of the reader; then its bell */
 	LISTENING,
+	IDLE,
 	DOORBELL,
 	WRITER_BITS,
 	WRITER_LISTENING,
@@ -83,6 +88,8 @@ enum writer_step {
 	W_BIT,
 	W_LISTENING,
 	W_RING,
+	W_IDLE,
+	W_IDLE_RING,
 	W_S0_DOORBELL,
 	W_S0_LISTEN,
 	W_S2,
@@ -119,7 +126,15 @@ enum reader_step {
 	R_S4,
 	R_S5,
 	R_ASLEEP,
-	R_UNLISTEN
+	R_UNLISTEN,
+	R_IDLE_DOORBELL,
+	R_IDLE,
+	R_IDLE_FENCE,
+	R_IDLE_BITS_LOAD,
+	R_IDLE_BITS,
+	R_IDLE_SLEEP,
+	R_IDLE_ASLEEP,
+	R_IDLE_END
 };
 
 enum omission {
@@ -135,7 +150,12 @@ enum omission {
 	S4,
 	PEEK_ACQUIRE,
 	REFRESH,   /* the count is loaded before `hungry` is set, not behind it */
-	TELL_ORDER /* `hungry` is loaded before the count is stored */
+	TELL_ORDER, /* `hungry` is loaded before the count is stored */
+	IDLE_LOAD,     /* the writer does not ask who is idle */
+	IDLE_LAST,     /* the reader tests before it sets `idle`, not behind it */
+	IDLE_FENCE,    /* no fence between the two */
+	IDLE_DOORBELL, /* it loads the doorbell behind its test */
+	IDLE_EVENTS    /* it sleeps although its test had events */
 };
 
 struct rules {
@@ -143,6 +163,7 @@ struct rules {
 	unsigned tell;    /* cells */
 	unsigned most;    /* messages taken in a pass; 0: all */
 	bool s4_loads;    /* S4 exchanges only if a relaxed load shows a bit, as answer_all does */
+	bool idle;        /* the reader waits for no message */
 	enum omission omission;
 };
 

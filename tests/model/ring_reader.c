@@ -149,6 +149,14 @@ set_warmth(struct state *s, unsigned warmth)
 	return true;
 }
 
+static enum reader_step
+begin_idle(const struct rules *rules)
+{
+	if (rules->omission == IDLE_LAST)
+		return R_IDLE_BITS_LOAD;
+	return rules->omission == IDLE_DOORBELL ? R_IDLE : R_IDLE_DOORBELL;
+}
+
 /* A pass while nobody listens, or a waiter's poll between two passes. */
 static bool
 reader_passes(const struct rules *rules, struct state *s, unsigned choice)
@@ -161,7 +169,7 @@ reader_passes(const struct rules *rules, struct state *s, unsigned choice)
 		if (choice == 0)
 			s->r.step = R_ANSWER_LOAD;
 		else if (choice == 1)
-			s->r.step = R_S0_DOORBELL;
+			s->r.step = (uint8_t)(rules->idle ? begin_idle(rules) : R_S0_DOORBELL);
 		else if (choice == 2 && s->r.warm)
 			s->r.step = R_COOL;
 		else if (choice == 3)
@@ -261,33 +269,90 @@ reader_sleeps(const struct rules *rules, struct state *s, unsigned choice)
 	}
 }
 
+/* Behind the test of an idle reader. */
+static enum reader_step
+idle_tested(const struct rules *rules)
+{
+	return rules->omission == IDLE_LAST || rules->omission == IDLE_DOORBELL
+	               ? R_IDLE_DOORBELL
+	               : R_IDLE_SLEEP;
+}
+
+/* The sleep of a reader that waits for no message, with a pass in it. */
+static bool
+reader_idles(const struct rules *rules, struct state *s, unsigned choice)
+{
+	uint8_t value = 0;
+
+	switch (s->r.step) {
+	case R_IDLE_DOORBELL:
+		s->r.step = rules->omission == IDLE_DOORBELL ? R_IDLE_SLEEP : R_IDLE;
+		return ring_load(rules, s, READER, DOORBELL, SEQ_CST, choice, &s->r.rung);
+	case R_IDLE:
+		s->r.step = rules->omission == IDLE_FENCE  ? R_IDLE_BITS_LOAD
+		            : rules->omission == IDLE_LAST ? R_IDLE_SLEEP
+		                                           : R_IDLE_FENCE;
+		return ring_store_seq_cst(rules, s, READER, IDLE, 1);
+	case R_IDLE_FENCE:
+		s->r.step = R_IDLE_BITS_LOAD;
+		return ring_fence(s, READER);
+	case R_IDLE_BITS_LOAD:
+		if (!ring_load(rules, s, READER, BITS, RELAXED, choice, &value))
+			return false;
+		s->r.step = (uint8_t)(value ? R_IDLE_BITS : idle_tested(rules));
+		return !value && s->r.warm ? read_to(s, idle_tested(rules)) : true;
+	case R_IDLE_BITS:
+		if (!ring_exchange(rules, s, READER, BITS, 0, &value))
+			return false;
+		return set_warmth(s, WARM) && read_to(s, idle_tested(rules));
+	case R_IDLE_SLEEP:
+		s->r.step = (s->r.events && rules->omission != IDLE_EVENTS) ||
+		                            s->memory[DOORBELL] != s->r.rung
+		                    ? R_IDLE_END
+		                    : R_IDLE_ASLEEP;
+		s->r.events = 0;
+		return ring_fence(s, READER);
+	case R_IDLE_END:
+		s->r.rung = 0;
+		s->r.step = R_PASS;
+		return ring_set(rules, s, READER, IDLE, 0);
+	default:
+		return false; /* R_IDLE_ASLEEP */
+	}
+}
+
 static const uint32_t reader_choices =
 	1u << R_PASS | 1u << R_ANSWER_LOAD | 1u << R_PEEK | 1u << R_REST | 1u << R_PAYLOAD |
 	1u << R_HUNGRY_FIRST | 1u << R_HUNGRY | 1u << R_CALL_LISTENING | 1u << R_MORE |
-	1u << R_S0_DOORBELL | 1u << R_S4_LOAD | 1u << R_S5;
+	1u << R_S0_DOORBELL | 1u << R_S4_LOAD | 1u << R_S5 | 1u << R_IDLE_DOORBELL |
+	1u << R_IDLE_BITS_LOAD;
 
 bool
 ring_reader_goes(const struct rules *rules, struct state *s, unsigned choice)
 {
 	unsigned step = s->r.step;
 
-	if (choice > 0 && !(reader_choices >> step & 1))
+	if (choice > 0 && (step == R_IDLE_END || !(reader_choices >> step & 1)))
 		return false;
 	if (step <= R_COOL)
 		return reader_passes(rules, s, choice);
 	if (step < R_S0_DOORBELL)
 		return reader_takes(rules, s, choice);
-	return reader_sleeps(rules, s, choice);
+	if (step < R_IDLE_DOORBELL)
+		return reader_sleeps(rules, s, choice);
+	return reader_idles(rules, s, choice);
 }
 
 bool
 ring_reader_fences(const struct state *s)
 {
-	const uint32_t steps = 1u << R_ANSWER | 1u << R_COOL | 1u << R_FED | 1u << R_CALL |
+	const uint64_t steps = 1u << R_ANSWER | 1u << R_COOL | 1u << R_FED | 1u << R_CALL |
 	                       1u << R_CALL_RING | 1u << R_CALL_LATER |
 	                       1u << R_S0_LISTEN | 1u << R_S2_WARM | 1u << R_S2 |
 	                       1u << R_S4 | 1u << R_S5 | 1u << R_ASLEEP |
-	                       1u << R_UNLISTEN;
+	                       1u << R_UNLISTEN | 1u << R_IDLE | 1u << R_IDLE_FENCE |
+	                       1u << R_IDLE_BITS | 1u << R_IDLE_SLEEP | 1u << R_IDLE_ASLEEP |
+	                       UINT64_C(1) << R_IDLE_END;
 
 	return steps >> s->r.step & 1;
 }

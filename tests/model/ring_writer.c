@@ -45,6 +45,13 @@ published(struct state *s)
 	return true;
 }
 
+/* There is no room. */
+static enum writer_step
+begin_sleep(const struct rules *rules)
+{
+	return rules->idle && rules->omission != IDLE_LOAD ? W_IDLE : W_S0_DOORBELL;
+}
+
 static bool
 refresh(const struct rules *rules, struct state *s, unsigned choice)
 {
@@ -61,7 +68,7 @@ refresh(const struct rules *rules, struct state *s, unsigned choice)
 /* The steps that have one: loads, and decisions. */
 static const uint32_t writer_choices = 1u << W_BEGIN | 1u << W_REFRESH_FIRST | 1u << W_REFRESH |
                                        1u << W_LOOK | 1u << W_LISTENING |
-                                       1u << W_S0_DOORBELL | 1u << W_S4_LOAD;
+                                       1u << W_IDLE | 1u << W_S0_DOORBELL | 1u << W_S4_LOAD;
 
 /* The writer's sleep: a pass that looks at its bits, as the reader's. */
 static bool
@@ -134,7 +141,7 @@ ring_writer_goes(const struct rules *rules, struct state *s, unsigned choice)
 		if (has_room(s))
 			s->w.step = W_PUBLISH;
 		else
-			s->w.step = step == W_REFRESH ? W_S0_DOORBELL : W_STARVE;
+			s->w.step = (uint8_t)(step == W_REFRESH ? begin_sleep(rules) : W_STARVE);
 		return true;
 	}
 	if (step == W_LOOK) {
@@ -142,6 +149,12 @@ ring_writer_goes(const struct rules *rules, struct state *s, unsigned choice)
 			return false;
 		s->w.step = W_BIT;
 		return value == WARM ? published(s) : true;
+	}
+	if (step == W_IDLE) {
+		if (!ring_load(rules, s, WRITER, IDLE, SEQ_CST, choice, &value))
+			return false;
+		s->w.step = value ? W_IDLE_RING : W_S0_DOORBELL;
+		return true;
 	}
 	if (step == W_LISTENING) {
 		if (!ring_load(rules, s, WRITER, LISTENING, SEQ_CST, choice, &value))
@@ -151,7 +164,7 @@ ring_writer_goes(const struct rules *rules, struct state *s, unsigned choice)
 	}
 	switch (step) {
 	case W_STARVE:
-		s->w.step = rules->omission == REFRESH ? W_S0_DOORBELL : W_REFRESH;
+		s->w.step = (uint8_t)(rules->omission == REFRESH ? begin_sleep(rules) : W_REFRESH);
 		return ring_store_seq_cst(rules, s, WRITER, HUNGRY, 1);
 	case W_PUBLISH:
 		return publish(rules, s);
@@ -163,6 +176,9 @@ ring_writer_goes(const struct rules *rules, struct state *s, unsigned choice)
 			return ring_set(rules, s, WRITER, BITS, 1) && published(s);
 		s->w.step = W_LISTENING;
 		return rules->omission == W6 || ring_set(rules, s, WRITER, BITS, 1);
+	case W_IDLE_RING:
+		s->w.step = W_S0_DOORBELL;
+		return ring_ring(rules, s, WRITER);
 	default: /* W_RING */
 		return ring_ring(rules, s, WRITER) && published(s);
 	}
@@ -172,6 +188,7 @@ bool
 ring_writer_fences(const struct state *s)
 {
 	const uint32_t steps = 1u << W_PUBLISH | 1u << W_FENCE | 1u << W_BIT | 1u << W_RING |
+	                       1u << W_IDLE_RING |
 	                       1u << W_S0_LISTEN | 1u << W_S2 | 1u << W_S4 | 1u << W_S5 |
 	                       1u << W_ASLEEP | 1u << W_CALLED | 1u << W_UNLISTEN;
 

@@ -56,9 +56,20 @@
  * TELL cells.  A sender without room sets `hungry`, loads `taken` once more, and is rung
  * for by its bit when that grows; the reader stores `taken`, then loads `hungry`, so one of the
  * two sees the other.  TELL and the longest message together are no more than the ring: a sender
- * that waits sees room when the reader has taken all that is there.  A reader that waits for no message of this
- * ring may sleep on its bell with `idle` set: a sender without room loads that last, and rings
- * (runtime/core/room.c).
+ * that waits sees room when the reader has taken all that is there.
+ *
+ * An idle reader waits for no message of this ring, and may leave some in it, but not while the sender waits for
+ * room (runtime/core/room.c).  It sleeps so, and the sender without room goes on so:
+ *
+ *     I0  load doorbell, set a bit of `idle`            X0  store `hungry`
+ *     I1  fence (seq_cst)                               X1  load `taken`; room: done
+ *     I2  poll as in a pass, which makes no ring cold   X2  load `idle`; not 0: ring
+ *     I3  sleep unless doorbell has changed, if I2 had no event
+ *
+ * If X2 reads `idle` without the bit, it precedes I0, and W4 of all that fills the ring precedes I1: I2 sees
+ * these messages and takes them, and `taken` and `hungry` do the rest.  If I2 had an event, some may be left.
+ * Else X2 rings: doorbell differs from what I0 has loaded, or the reader is woken, and polls before it sleeps
+ * again.
  *
  * Credit.  A message may go with its bytes only while those that have met no receive have at most
  * CREDIT cells together, so that the reader can always take everything out: it keeps no more than
