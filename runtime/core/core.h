@@ -187,6 +187,7 @@ struct batoni_engine {
 	struct baton_comm *working; /* communicators with something active */
 	struct baton_comm *deferred; /* communicators whose messages put something off */
 	_Atomic(struct baton_comm *) rings; /* communicators to whose ranks peers' sends may wait for room */
+	struct baton_comm *rings_turn; /* the next of them for batoni_make_some_room; NULL: the first */
 	_Atomic uint32_t thread_working; /* busy communicators with driving.by_engine */
 	uint32_t awaited; /* messages that await has taken, since a pass in between */
 	struct batoni_finishing finishing;

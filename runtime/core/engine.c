@@ -523,7 +523,7 @@ batoni_pass(void)
 	if (unlikely(++e->passes >= PASSES_A_CHECK)) {
 		e->passes = 0;
 		events += batoni_check_peers();
-		events += batoni_make_room();
+		events += batoni_make_some_room();
 	}
 	if (e->finish || e->ready || e->deferred)
 		events += batoni_end_and_issue();

@@ -10,7 +10,7 @@
  *
  *   - by a collective call that waits for all ranks (batoni_comm_make_room);
  *   - by the engine's thread, in each of its ticks;
- *   - every some passes, by whoever makes them;
+ *   - every some passes, by whoever makes them, a few communicators at a time;
  *   - before a thread sleeps on the bell without a limit, or for long, and when a sender that finds no
  *     room has rung (bell->idle).
  *
@@ -34,6 +34,9 @@
 #include "field.h"
 #include "wake.h"
 
+/* Of so many does a pass make room: with 500, all of them took longer than a round trip. */
+#define COMMS_AT_ONCE 16u
+
 void
 batoni_room_begin(struct baton_comm *comm)
 {
@@ -56,6 +59,8 @@ batoni_room_end(struct baton_comm *comm)
 
 	if (!comm->work.ringed)
 		return;
+	if (batoni_engine.rings_turn == comm)
+		batoni_engine.rings_turn = comm->work.rings_next;
 	if (before == comm) {
 		batoni_engine.rings = comm->work.rings_next;
 	} else {
@@ -101,6 +106,23 @@ batoni_make_room(void)
 		next = comm->work.rings_next;
 		events += batoni_comm_make_room(comm);
 	}
+	return events;
+}
+
+size_t
+batoni_make_some_room(void)
+{
+	struct batoni_engine *e = &batoni_engine;
+	struct baton_comm *comm = e->rings_turn ? e->rings_turn : e->rings;
+	size_t events = 0;
+
+	for (unsigned n = 0; comm && n < COMMS_AT_ONCE; n++) {
+		struct baton_comm *next = comm->work.rings_next;
+
+		events += batoni_comm_make_room(comm);
+		comm = next;
+	}
+	e->rings_turn = comm;
 	return events;
 }
 

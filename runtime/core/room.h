@@ -16,6 +16,8 @@ void batoni_room_end(struct baton_comm *comm);
 size_t batoni_comm_make_room(struct baton_comm *comm);
 /* Of all communicators that passes do not test.  These two return events. */
 size_t batoni_make_room(void);
+/* Of some of these, others in each call. */
+size_t batoni_make_some_room(void);
 /* The same for a thread that is about to sleep on the bell: senders that find no room ring from here on, until
  * batoni_room_awake (without the lock).  The caller has loaded the doorbell, and does not sleep if there were
  * events: there may be more.  False: there is no communicator whose peers' sends may wait for room, and so no

@@ -783,6 +783,47 @@ START_TEST(engine_thread_does_not_sleep_while_there_is_room_to_make)
 }
 END_TEST
 
+enum { MANY = 40, CHECKS_ALL = 3, PASSES_A_CHECK = 128 };
+
+static struct scripted many[MANY];
+static struct baton_comm *many_comms[MANY];
+
+static size_t
+tests_of_many(void)
+{
+	size_t sum = 0;
+
+	for (int i = 0; i < MANY; i++)
+		sum += atomic_load(&many[i].tests);
+	return sum;
+}
+
+/* This host alone drives these. */
+START_TEST(passes_make_room_in_a_few_communicators_at_a_time)
+{
+	size_t tests = 0;
+
+	for (int i = 0; i < MANY; i++) {
+		scripted_init(&many[i]);
+		many[i].base.messages.load.makes_room = true;
+		many_comms[i] = scripted_comm(&many[i], NULL);
+	}
+	for (int n = 0; n < CHECKS_ALL * PASSES_A_CHECK; n++) {
+		batoni_lock();
+		batoni_pass();
+		batoni_unlock();
+		ck_assert_uint_le(tests_of_many() - tests, 16);
+		tests = tests_of_many();
+	}
+	for (int i = 0; i < MANY; i++) {
+		ck_assert_uint_gt(atomic_load(&many[i].tests), 0);
+		/* The next one too. */
+		scripted_close(&many[i], many_comms[i]);
+	}
+	ck_assert_ptr_null(batoni_engine.rings_turn);
+}
+END_TEST
+
 int
 main(void)
 {
@@ -807,6 +848,7 @@ main(void)
 		engine_thread_makes_room_when_a_peer_rings,
 		engine_thread_makes_room_behind_a_host_that_has_gone,
 		engine_thread_does_not_sleep_while_there_is_room_to_make,
+		passes_make_room_in_a_few_communicators_at_a_time,
 		engine_that_was_stopped_leaves_progress_to_calls,
 	};
 
