@@ -5,7 +5,7 @@
  *
  * Rank 0 sends more than a ring of near holds, and less than what a rank takes of one sender without a
  * receive (docs/transports.md), each when the one before has ended: staged ones may be as many as there are
- * eager buffers.  MPI takes as many.
+ * eager buffers.  MPI takes as many.  It sends more only when these have been received.
  */
 #include <time.h>
 
@@ -145,6 +145,7 @@ a_rank_that_waits_elsewhere_takes_short_messages(struct conform *c)
 	for (int ms = 0; ms < 200; ms = 2 * ms + 30) {
 		baton_request request = 0;
 
+		conform_sync(c);
 		if (c->rank == 0) {
 			pause_for(ms);
 			send_all(c);
@@ -173,6 +174,7 @@ a_rank_that_runs_a_function_takes_short_messages(struct conform *c)
 	static const int pauses_ms[] = { 0, 60 };
 
 	for (unsigned i = 0; c->info.engine_thread && i < 2; i++) {
+		conform_sync(c);
 		if (c->rank == 1)
 			conform_gate_launch(c, (int)i, c->stream);
 		pause_for(pauses_ms[i]);
