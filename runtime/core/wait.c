@@ -156,11 +156,13 @@ struct idleness {
 	uint64_t sleep_ns; /* the next sleep where messages may arrive */
 };
 
+/* It may be back only after some milliseconds: too few passes for peers that wait for room. */
 static void
 yield_core(struct idleness *idle)
 {
 	idle->yielded = idle->passes;
 	sched_yield();
+	batoni_make_some_room();
 }
 
 static void
