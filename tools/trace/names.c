@@ -45,14 +45,13 @@ has_same_ranks(const struct trace_comm *a, const struct trace_comm *b)
 static void
 number_comms(struct trace *trace)
 {
-	for (size_t i = 0; i < trace->ranks_count; i++) {
-		struct trace_rank *rank = &trace->ranks[i];
+	for (size_t i = 0; i < trace->comms_count; i++) {
+		struct trace_comm *comm = &trace->comms[i];
 
-		rank->comm_number = has_same_ranks(&trace->comms[rank->comm],
-		                                   &trace->comms[0])
-		                            ? 1
-		                            : (int)rank->comm + 1;
+		comm->number = has_same_ranks(comm, &trace->comms[0]) ? 1 : (int)i + 1;
 	}
+	for (size_t i = 0; i < trace->ranks_count; i++)
+		trace->ranks[i].comm_number = trace->comms[trace->ranks[i].comm].number;
 }
 
 /* The n-th communicator that has a number of its own, from 0 on. */
@@ -60,7 +59,7 @@ static const struct trace_comm *
 find_numbered(const struct trace *trace, size_t n)
 {
 	for (size_t i = 1; i < trace->comms_count; i++) {
-		if (!has_same_ranks(&trace->comms[i], &trace->comms[0]) && n-- == 0)
+		if (trace->comms[i].number > 1 && n-- == 0)
 			return &trace->comms[i];
 	}
 	return NULL;
@@ -161,7 +160,7 @@ trace_comm_sentence(const struct trace *trace, size_t n, char *text, size_t size
 	                      "files do not say which of communicator 1 they are"
 	                    : "communicator %d (%016" PRIx64 ") has %d ranks, which in "
 	                      "communicator 1 are: %s%s",
-	         (int)(comm - trace->comms) + 1, comm->id, comm->size, members,
+	         comm->number, comm->id, comm->size, members,
 	         known < comm->size ? " (-: not known, or not in it)" : "");
 	return true;
 }

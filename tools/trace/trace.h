@@ -123,7 +123,7 @@ struct trace_rank {
 	int64_t first, last;         /* stamps */
 	int64_t now; /* when the files were read; TRACE_NEVER: its process does not run here */
 	/* names.c */
-	int comm_number; /* of its communicator, from 1: that of the first one, if it has the same ranks */
+	int comm_number; /* of its communicator */
 	/* Its number in the largest communicator of its process, where that has one rank of each; and the number of
 	 * that communicator. */
 	int name, name_comm;
@@ -134,6 +134,7 @@ struct trace_comm {
 	uint64_t id;
 	int size;
 	struct trace_rank **members; /* [size]; NULL: its file is missing */
+	int number; /* names.c: from 1; that of the first one, if it has the same ranks */
 };
 
 /* A stream of a rank of a process. */
