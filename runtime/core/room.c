@@ -10,7 +10,7 @@
  *
  *   - by a collective call that waits for all ranks (batoni_comm_make_room);
  *   - by the engine's thread, in each of its ticks;
- *   - every some passes, by whoever makes them, and after each yield of a driver, a few communicators at a time;
+ *   - by any driver, every 128 passes and after each yield of its core, a few communicators at a time;
  *   - before a thread sleeps on the bell without a limit, or for long, and when a sender that finds no
  *     room has rung (bell->idle).
  *
