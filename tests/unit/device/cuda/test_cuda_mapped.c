@@ -467,7 +467,8 @@ END_TEST
 
 /* ---- what ends while the copy stands ---- */
 
-/* Rank 1's copy of the message stands. */
+/* Rank 1's copy of the message stands, and both ranks know that: what either does next the other's checks
+ * here do not see. */
 static baton_request
 begin_standing(unsigned char *memory)
 {
@@ -481,6 +482,7 @@ begin_standing(unsigned char *memory)
 		while (!atomic_load(&shared->began))
 			ck_assert_int_eq(baton_test(request, NULL),
 			                 BATON_PENDING);
+		meet();
 		return request;
 	}
 	cw.sim->sim_set("copies", 0);
@@ -489,6 +491,7 @@ begin_standing(unsigned char *memory)
 	while (copies() == before)
 		ck_assert_int_eq(baton_test(request, NULL), BATON_PENDING);
 	atomic_store(&shared->began, true);
+	meet();
 	return request;
 }
 
