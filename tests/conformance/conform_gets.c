@@ -10,8 +10,6 @@
 
 #include "harness_onesided.h"
 
-#define KIB ((size_t)1 << 10)
-
 /* ---- shorter calls ------------------------------------------------------ */
 
 static void

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Programs of puts, signals and waits on streams: rings, back-pressure, unequal partners, more at
- * a time than there is room for.  What one call promises is in conform_signal.c and
- * conform_window.c; here many come together, and the hosts stay out of it where they can.
+ * a time than there is room for.  What one call promises is in conform_signal.c,
+ * conform_puts.c and conform_window.c; here many come together, and the hosts stay out of it where they can.
  *
  * A stream of a device takes a bounded number of operations, and a communicator has a bounded
  * number of requests: TRY repeats a call that is refused with AGAIN.
@@ -10,8 +10,6 @@
 #include <sched.h>
 
 #include "harness_onesided.h"
-
-#define KIB ((size_t)1 << 10)
 
 #define TRY(c, call)                                                          \
 	do {                                                                  \

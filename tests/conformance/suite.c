@@ -23,6 +23,8 @@ const struct conform_list conform_suite[] = {
 	{ "room", conform_room },
 	{ "signal", conform_signal },
 	{ "signal", conform_waits },
+	{ "window", conform_puts },
+	{ "window", conform_puts_ends },
 	{ "window", conform_window },
 	{ "window", conform_gets },
 	{ "program", conform_programs },
@@ -66,6 +68,8 @@ const struct conform_list conform_messages[] = {
 const struct conform_list conform_onesided[] = {
 	{ "signal", conform_signal },
 	{ "signal", conform_waits },
+	{ "window", conform_puts },
+	{ "window", conform_puts_ends },
 	{ "window", conform_window },
 	{ "window", conform_gets },
 	{ "program", conform_programs },

@@ -24,6 +24,7 @@
 #define CONFORM_GATES 4
 #define CONFORM_STREAMS 64
 #define CONFORM_STREAMS_USUAL 4u
+#define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
 #define MS INT64_C(1000000)
@@ -386,6 +387,7 @@ extern const struct conform_case conform_room[];
 extern const struct conform_case conform_signal[];
 extern const struct conform_case conform_waits[];
 extern const struct conform_case conform_window[], conform_gets[];
+extern const struct conform_case conform_puts[], conform_puts_ends[];
 extern const struct conform_case conform_programs[];
 extern const struct conform_case conform_tensors[];
 extern const struct conform_case conform_blocks[];
