@@ -119,6 +119,50 @@ def check_summary(tool):
     require(report['ranks'][0]['waited_most_for'] == -1, report)
 
 
+def check_waited(tool):
+    """Waits for several ranks count for the one that had not come, or for nobody."""
+    def waited(*ranks):
+        report = Folder(tool).ranks(*ranks).report()
+        return [(rank['waited_most_for'], rank['waited_ns'], rank['waited_for_nobody_ns']) for rank in report['ranks']]
+
+    def wait(kind, counters, **more):
+        terms = [t.operation(0, 2 + i, peer, parent=1, signal=peer, context=0, signals=1, flags=t.TERM)
+                 for i, peer in enumerate(counters)]
+        return [t.operation(kind, 1, -1, enqueued=100, armed=100, issued=100, flags=t.TERMS, **more)] + terms
+
+    def barrier(at, serial=1, **more):
+        return t.operation(t.BARRIER, serial, enqueued=at, armed=at, issued=at, **more)
+
+    # The rank that came last to a barrier was waited for until it came, and waited for nobody.
+    require(waited([barrier(100, completed=500)], [barrier(400, completed=500)], [barrier(200, completed=500)]) ==
+            [(1, 300, 0), (-1, 0, 0), (1, 200, 0)], 'a barrier')
+    for status in (t.TIMEOUT, t.PEER):
+        late = {'completed': 700, 'status': status}
+        # The one that has not come to a barrier, or has not given its signal.
+        require(waited([barrier(100, **late)], [barrier(100, **late)], [t.operation(
+            t.FUNCTION, 1, enqueued=10, armed=10, completed=20)]) == [(2, 600, 0), (2, 600, 0), (-1, 0, 0)], 'a barrier')
+        given = [t.operation(t.SIGNAL, 1, 0, signal=1, context=0, signals=1, enqueued=150, armed=150, issued=150,
+                             completed=160)]
+        require(waited(wait(t.WAIT, (1, 2), **late), given, [])[0] == (2, 600, 0), 'several counters')
+        # Of any of several ranks none in particular.
+        require(waited(wait(t.WAIT_ANY, (1, 2), **late), [], [])[0] == (-1, 0, 600), 'any of several counters')
+        require(waited([t.operation(t.RECV, 1, -1, 2, enqueued=100, armed=100, **late)], [], [])[0] == (-1, 0, 600),
+                'a receive from any rank')
+    # What has not ended waits until the last event.
+    require(waited([barrier(100)], [t.operation(t.FUNCTION, 1, enqueued=10, armed=10, completed=900)])[0] == (1, 800, 0),
+            'a barrier that has not ended')
+    # Of a rank without a file.
+    folder = Folder(tool).add(t.make(0, 2, [barrier(100, completed=700)]))
+    rank = folder.report(status=1)['ranks'][0]
+    require((rank['waited_most_for'], rank['waited_for_nobody_ns']) == (-1, 600), rank)
+    require('waited for nobody that the trace names: 600 ns' in folder.trace(status=1)[0], folder.trace(status=1))
+    # A stream that waits for another one, from when it has nothing else to do.
+    report = Folder(tool).ranks([t.operation(t.FUNCTION, 1, enqueued=10, armed=10, completed=400),
+                                 t.operation(t.JOIN, 2, enqueued=20),
+                                 t.operation(t.FUNCTION, 3, enqueued=10, armed=10, completed=900, stream=3)]).report()
+    require([(one['computing_ns'], one['waiting_ns']) for one in report['streams']] == [(390, 500), (890, 0)], report)
+
+
 def check_perfetto(tool):
     """Slices of a thread lie within each other or apart, and flows begin and end within slices."""
     events = json.loads(Folder(tool).ranks(*exchange()).written('perfetto'))['traceEvents']

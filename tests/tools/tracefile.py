@@ -5,12 +5,12 @@ import struct
 TICKS = 1_000_000_000  # of the clock of these files in a second: a tick is a nanosecond
 FIRST = 5_000_000_000  # when they begin
 
-SEND, RECV, SIGNAL, PUT, WAIT, BARRIER, FUNCTION, JOIN, GROUP, CLAIM = 1, 2, 4, 5, 6, 8, 20, 21, 22, 23
+SEND, RECV, SIGNAL, PUT, WAIT, BARRIER, WAIT_ANY, FUNCTION, JOIN, GROUP, CLAIM = 1, 2, 4, 5, 6, 8, 9, 20, 21, 22, 23
 OK, PENDING, TIMEOUT, PEER = 0, 1, -12, -15
 TRUNCATED, MISMATCH = -10, -11
 DETACHED, TERMS, TERM, ANY_SOURCE, FOUND, JOINED = 1, 64, 256, 1024, 2048, 4096
 KINDS = {SEND: ('send', 1, 0), RECV: ('recv', 2, 0), SIGNAL: ('signal', 1, 0), PUT: ('put', 1, 0),
-         WAIT: ('wait_signal', 2, 0), BARRIER: ('barrier', 0, 0), FUNCTION: ('launch', 0, 2),
+         WAIT: ('wait_signal', 2, 0), WAIT_ANY: ('wait_signal_any', 2, 0), BARRIER: ('barrier', 0, 0), FUNCTION: ('launch', 0, 2),
          JOIN: ('stream_wait', 0, 3), GROUP: ('group', 0, 4), CLAIM: ('message', 0, 5)}
 
 

@@ -219,6 +219,45 @@ match_wait(struct trace_op *op, struct key *keys, size_t count)
 	}
 }
 
+/* By communicator and number; of those the one that came last is the last. */
+static int
+compare_barriers(const void *a, const void *b)
+{
+	const struct trace_op *x = *(struct trace_op *const *)a;
+	const struct trace_op *y = *(struct trace_op *const *)b;
+	int order = trace_order((long long)x->of->comm, (long long)y->of->comm);
+
+	if (order == 0)
+		order = (x->number > y->number) - (x->number < y->number);
+	return order != 0 ? order : trace_order(x->armed, y->armed);
+}
+
+/* A barrier to which all ranks have come is met by the rank that came last. */
+static void
+match_barriers(const struct trace *trace)
+{
+	size_t all, count = 0, next;
+	struct trace_op **ops = trace_all(trace, &all);
+
+	for (size_t i = 0; i < all; i++) {
+		if (trace_side(ops[i]) == TRACE_BARRIER && ops[i]->number > 0 &&
+		    ops[i]->armed != TRACE_NEVER)
+			ops[count++] = ops[i];
+	}
+	qsort(ops, count, sizeof(ops[0]), compare_barriers);
+	for (size_t i = 0; i < count; i = next) {
+		next = i + 1;
+		while (next < count && ops[next]->of->comm == ops[i]->of->comm &&
+		       ops[next]->number == ops[i]->number)
+			next++;
+		for (size_t k = i; k < next; k++) {
+			if (next - i == (size_t)trace->comms[ops[i]->of->comm].size)
+				ops[k]->match = ops[next - 1];
+		}
+	}
+	free(ops);
+}
+
 /* A message that was there before its sender had been asked: clocks, or the joining, are wrong. */
 static bool
 is_early(const struct trace_op *op)
@@ -256,6 +295,7 @@ match_all(struct trace *trace)
 		}
 	}
 	free(keys);
+	match_barriers(trace);
 	if (early > 0)
 		trace_check(trace,
 		            "%zu of %zu messages end at their receiver before "

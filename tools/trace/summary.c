@@ -7,7 +7,8 @@
  * of the program.  It waits while an operation that is not detached is between armed and ended, or
  * a baton_stream_wait.  Else it is idle.  A rank's transfers are hidden while one of its streams
  * computes.  A rank waits for a peer from when its operation is armed to when the peer's side is
- * there too; for a signal, and where that side never came, to its end.
+ * there too; for a signal, and where that side never came, to its end.  In a barrier it waits for the rank that comes
+ * last.  Where the trace names nobody, the time is nobody's, and the report says how long that is.
  */
 #include "trace.h"
 
@@ -19,6 +20,7 @@
 
 #include "tool.h"
 #include "spans.h"
+#include "wait.h"
 
 /* Of a rank, whatever communicators it has. */
 struct place {
@@ -27,6 +29,7 @@ struct place {
 	struct span life;
 	struct spans computing, transfers;
 	struct spans *waited; /* [places]: for that one */
+	struct spans waited_for_nobody; /* that the trace names */
 	uint64_t messages, bytes; /* sent */
 };
 
@@ -40,30 +43,86 @@ struct summary {
 
 /* ---- gathering ---- */
 
+/* Those that are not armed come last (compare_armed). */
 static bool
 is_timed(const struct trace_op *op)
 {
-	return op->row != SIZE_MAX && op->armed != TRACE_NEVER;
+	return op->row != SIZE_MAX &&
+	       (op->armed != TRACE_NEVER || op->kind == TRACE_JOIN);
+}
+
+/* A wait for any of several counters waits for no rank in particular, unless all of them are of one. */
+static bool
+waits_for_some(const struct trace_op *op)
+{
+	for (size_t i = 1; op->kind == BATON_OPERATION_WAIT_ANY && i < op->terms_count;
+	     i++) {
+		if (op->terms[i].peer != op->terms[0].peer)
+			return true;
+	}
+	return false;
+}
+
+/* The rank that had not come when the operation ended early, or has not come yet; -1: the trace names none. */
+static int
+find_absent(const struct trace *trace, const struct trace_op *op)
+{
+	struct trace_wait wait;
+
+	if (op->status == BATON_OK || op->kind == BATON_OPERATION_RECV ||
+	    waits_for_some(op))
+		return -1;
+	trace_wait_find(trace, op,
+	                op->ended == TRACE_NEVER ? TRACE_NEVER : op->ended - 1,
+	                &wait);
+	return wait.cause == TRACE_LATE || wait.cause == TRACE_ABSENT ||
+	                       wait.cause == TRACE_UNKNOWN
+	               ? wait.peer
+	               : -1;
+}
+
+/* It waits for other ranks to make a call. */
+static bool
+waits_for_ranks(const struct trace_op *op)
+{
+	enum trace_side side = trace_side(op);
+
+	return op->terms || side == TRACE_BARRIER || side == TRACE_SEND ||
+	       side == TRACE_RECV;
+}
+
+/* The rank that it waited for; -1: the trace names none. */
+static int
+find_awaited(const struct trace *trace, const struct trace_op *op)
+{
+	if (op->peer >= 0)
+		return op->peer;
+	if (!waits_for_ranks(op))
+		return -1;
+	return op->match ? op->match->of->rank : find_absent(trace, op);
 }
 
 static void
 see_peer(struct summary *s, struct place *place, const struct trace_op *op)
 {
-	const struct trace_rank *peer;
-	int number = op->peer;
+	const struct trace_rank *peer = NULL;
+	int number = find_awaited(s->trace, op);
 	int64_t from = op->armed, until = trace_moving(s->trace, op);
 
-	if (number < 0 && op->terms && op->match)
-		number = op->match->of->rank;
 	/* A receive from any rank is issued when it has a message. */
 	if (op->kind == BATON_OPERATION_RECV && op->issued != TRACE_NEVER &&
 	    !(op->flags & BATON_TRACE_ANY_SOURCE))
 		from = op->issued;
-	if (number < 0 || until <= from)
+	if (trace_side(op) == TRACE_BARRIER && op->match)
+		until = op->match->armed;
+	if (until <= from)
 		return;
-	peer = s->trace->comms[op->of->comm].members[number];
+	if (number >= 0)
+		peer = s->trace->comms[op->of->comm].members[number];
 	if (peer)
 		spans_add(&place->waited[peer->place], from, until);
+	else if (waits_for_ranks(op))
+		spans_add(&place->waited_for_nobody, from, until);
 }
 
 static void
@@ -91,14 +150,34 @@ see_transfer(struct summary *s, struct place *place, const struct trace_op *op)
 	}
 }
 
+/* When the operation had been called, and what is before it on its stream had ended. */
+static int64_t
+free_since(const struct summary *s, const struct trace_op *op)
+{
+	int64_t free_at = s->free_at[op->row];
+
+	return op->enqueued > free_at ? op->enqueued : free_at;
+}
+
+/* Its stream does not say when it came to a baton_stream_wait, only when it was past that. */
+static void
+see_join(struct summary *s, const struct trace_op *op)
+{
+	int64_t from = op->armed == TRACE_NEVER ? free_since(s, op) : op->armed;
+	int64_t until = trace_until(s->trace, op);
+
+	if (until > from)
+		spans_add(&s->waiting[op->row], from, until);
+}
+
 /* On CUDA: the stream was with what Baton does not see. */
 static void
 see_gap(struct summary *s, struct place *place, const struct trace_op *op)
 {
-	int64_t from = s->free_at[op->row];
+	int64_t from = free_since(s, op);
 
-	from = op->enqueued > from ? op->enqueued : from;
-	if (strcmp(op->of->header.device, "cuda") == 0 && op->armed > from) {
+	if (strcmp(op->of->header.device, "cuda") == 0 &&
+	    op->armed != TRACE_NEVER && op->armed > from) {
 		spans_add(&s->computing[op->row], from, op->armed);
 		spans_add(&place->computing, from, op->armed);
 	}
@@ -119,7 +198,7 @@ see_op(struct summary *s, const struct trace_op *op)
 	if (op->kind == TRACE_FUNCTION)
 		see_function(s, place, op);
 	else if (op->kind == TRACE_JOIN)
-		spans_add(&s->waiting[op->row], op->armed, until);
+		see_join(s, op);
 	else if (trace_is_transfer(op))
 		see_transfer(s, place, op);
 	if (op->flags & BATON_TRACE_DETACHED)
@@ -171,6 +250,7 @@ gather(struct summary *s)
 		spans_join(&s->places[i].transfers);
 		for (size_t k = 0; k < trace->places_count; k++)
 			spans_join(&s->places[i].waited[k]);
+		spans_join(&s->places[i].waited_for_nobody);
 	}
 }
 
@@ -186,6 +266,7 @@ release(struct summary *s)
 		spans_fini(&s->places[i].transfers);
 		for (size_t k = 0; k < s->trace->places_count; k++)
 			spans_fini(&s->places[i].waited[k]);
+		spans_fini(&s->places[i].waited_for_nobody);
 		free(s->places[i].waited);
 	}
 	free(s->places);
@@ -239,7 +320,7 @@ rank_report(const struct summary *s, size_t i)
 	if (longest > 0)
 		trace_name(s->places[most].rank, waited_for, sizeof(waited_for));
 	return json_pack(
-		"{ss si sI sI sI so sI sI si ss sI}", "name", name, "rank", place->rank->name, "ns",
+		"{ss si sI sI sI so sI sI si ss sI sI}", "name", name, "rank", place->rank->name, "ns",
 		(json_int_t)all, "transfers_ns", (json_int_t)transfers, "hidden_ns",
 		(json_int_t)hidden, "hidden_share",
 		transfers > 0 ? json_real((double)hidden / (double)transfers)
@@ -249,7 +330,8 @@ rank_report(const struct summary *s, size_t i)
 		"waited_most_for",
 		longest > 0 ? s->places[most].rank->name : -1, "waited_most_for_name",
 		waited_for, "waited_ns",
-		(json_int_t)longest);
+		(json_int_t)longest, "waited_for_nobody_ns",
+		(json_int_t)spans_total(&place->waited_for_nobody));
 }
 
 static json_t *

@@ -95,6 +95,11 @@ print_rank(const json_t *rank, FILE *file)
 		fprintf(file, "; waited most for %s: %s",
 		        tool_text(rank, "waited_most_for_name"), text);
 	}
+	if (tool_number(rank, "waited_for_nobody_ns") > 0) {
+		trace_time(tool_real(rank, "waited_for_nobody_ns"), text,
+		           sizeof(text));
+		fprintf(file, "; waited for nobody that the trace names: %s", text);
+	}
 	fprintf(file, "\n");
 }
 

@@ -61,7 +61,9 @@ struct trace_op {
 	uint64_t stream, parent; /* parent: the serial of its group or launch; 0 */
 	size_t row;     /* index of trace->rows; SIZE_MAX: it is on no stream */
 	int64_t enqueued, armed, issued, ended; /* TRACE_NEVER: it did not come so far */
-	struct trace_op *match; /* the other side of a message, or of a signal the first wait; or NULL */
+	/* The other side of a message; of a wait the signal that completed its units; of a barrier that of the rank that
+	 * came last, if all came; or NULL. */
+	struct trace_op *match;
 	/* Of a receive of a message that a probe has found: that claim.  Of a claim: its latest receive.  Or NULL. */
 	struct trace_op *found;
 	uint64_t found_serial; /* the claim's; 0 */
