@@ -26,7 +26,7 @@
 #include "cudasim.h"
 #include "ncclsim.h"
 
-#define HEAP_BYTES GIB
+#define HEAP_BYTES (7 * (GIB / 4)) /* eight ranks have 128 MiB each of messages */
 #define STACK_BYTES MIB
 #define STACKS 128u
 #define PORTABLE 1u /* for all contexts */
