@@ -397,6 +397,7 @@ START_TEST(a_giver_that_stands_holds_nobody_up)
 	struct meeting *meeting = shared_alloc(sizeof(struct meeting));
 	pid_t child = give_in_child(meeting, false);
 	int pidfd = batoni_pidfd_open(child), fd = -1, status;
+	enum baton_status fetched;
 	pthread_t killer;
 
 	ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
@@ -407,10 +408,11 @@ START_TEST(a_giver_that_stands_holds_nobody_up)
 	ck_assert_int_eq(pthread_create(&killer, NULL, kill_it, &child), 0);
 	/* The socket alone: a descriptor may be taken from a process that stands. */
 	meeting->name.fd = -1;
-	ck_assert_int_eq(batoni_handover_fetch(&meeting->name, pidfd,
-	                                       in(LONG_NS), &fd),
-	                 BATON_ERR_PEER);
+	fetched = batoni_handover_fetch(&meeting->name, pidfd, in(LONG_NS), &fd);
 	pthread_join(killer, NULL);
+	/* A process that ends closes its socket before its pidfd tells of the end. */
+	ck_assert_msg(fetched == BATON_ERR_PEER || fetched == BATON_ERR_UNSUPPORTED,
+	              "%s", baton_status_name(fetched));
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	batoni_pidfd_close(pidfd);
 }
