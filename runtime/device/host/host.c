@@ -386,7 +386,7 @@ reserve_range_locked(void)
  * the slot that has been free the longest, so that a handle used after its stream was
  * destroyed does not soon match another stream. */
 static struct stream *
-take_place_locked(void)
+take_slot_locked(void)
 {
 	struct stream *stream;
 
@@ -410,7 +410,7 @@ host_stream_create(struct batoni_device *device, baton_stream *handle_p)
 
 	(void)device;
 	pthread_mutex_lock(&registry_lock);
-	stream = take_place_locked();
+	stream = take_slot_locked();
 	pthread_mutex_unlock(&registry_lock);
 	if (!stream)
 		return BATON_ERR_NOMEM;
