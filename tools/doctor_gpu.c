@@ -68,8 +68,8 @@ destroy_ends(void *argument)
 	return NULL;
 }
 
-/* Two communicators of NCCL at a time over all ranks; alone, over two threads of a GPU each, or one.  OK,
- * or why not. */
+/* Create two communicators of NCCL at a time over all ranks; a rank that is alone does so over two threads
+ * with a GPU each, or over one.  Return OK, or why a creation failed. */
 static enum baton_status
 try_nccl(const struct job *job)
 {

@@ -119,11 +119,11 @@ check_dev_shm(json_t *findings)
 
 /* ---- other processes ---- */
 
-/* What the older of two siblings shows. */
+/* What the older of two siblings shows to the younger one. */
 struct shown {
 	pid_t pid;
 	int fd;             /* of a memfd with the word, in that process */
-	void *word;         /* in its memory, which is at the same place in all of its siblings */
+	void *word;         /* in its memory, at the same address in all of its siblings */
 };
 
 static unsigned long long word;
@@ -273,7 +273,7 @@ check_reading(json_t *findings, const struct shown *shown)
 		            scope);
 }
 
-/* Of a process that is killed, its descriptor has to become readable.  The process is gone then. */
+/* The descriptor of a process has to become readable when the process is killed, which this does. */
 static void
 check_pidfd(json_t *findings, const struct shown *shown)
 {

@@ -56,7 +56,7 @@ check_secret(json_t *findings, const struct baton_variable_info *info)
 	            strlen(secret));
 }
 
-/* The folder, as a communicator looks at it. */
+/* Check the folder of BATON_TRACE as a communicator does. */
 static void
 check_trace(json_t *findings, const struct baton_variable_info *info)
 {

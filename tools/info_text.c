@@ -7,8 +7,8 @@
 
 #include "tool.h"
 
-/* A matrix has a column for each rank up to so many; of more ranks each has a line, in which
- * equal neighbours are one. */
+/* Up to so many ranks are shown as a matrix with a column for each rank; of more ranks each has a
+ * line, in which equal neighbours are one entry. */
 #define COLUMNS_MAX 12
 #define CELL_BYTES 64
 #define CELL_WIDTH 14

@@ -14,9 +14,9 @@
 
 #define TIMEOUT_NS INT64_C(60000000000)
 #define NS_OF_S INT64_C(1000000000)
-/* What the start of MPI may take, beside the deadline of a creation. */
+/* So long may the start of MPI take, beside the deadline of a creation. */
 #define START_S 60
-/* Of a rank's report: so much, and so much for each rank of the job. */
+/* A rank's report has at most REPORT_BYTES, and REPORT_BYTES_EACH more for each rank of the job. */
 #define REPORT_BYTES 65536u
 #define REPORT_BYTES_EACH 128u
 
@@ -131,7 +131,7 @@ open_comm(struct job *job, const struct baton_comm_options *options)
 		keep_sentence(job->why_not, sizeof(job->why_not), status);
 }
 
-/* Where the other is refused, this may not be: a GPU that is missing is nothing to it. */
+/* The creation of `host` may succeed where that of `comm` is refused: it needs no GPU. */
 static void
 open_host(struct job *job, int64_t timeout_ns)
 {
@@ -324,7 +324,7 @@ job_meet(struct job *job)
 	return *job->why_alone == '\0';
 }
 
-/* One that does not end in order is left by force, so that the process ends. */
+/* A communicator whose ranks do not agree to leave it is aborted, so that the process ends. */
 static void
 close_comm(struct baton_comm *comm)
 {
