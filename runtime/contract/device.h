@@ -235,6 +235,9 @@ struct batoni_device_ops {
 
 /* Of an in-engine device. */
 struct batoni_in_engine_ops {
+	/* Is the handle a stream of this device that has no items?  For the fast path of calls: one question in
+	 * place of stream_check and stream_idle, and no sentence.  The driver. */
+	bool (*takes_now)(struct batoni_device *device, baton_stream stream);
 	/* Does the thread that runs the stream's functions have another item to run?
 	 * *ends_p: it has none and was asked to stop.
 	 * Caller: that thread, in `reached` of a LAUNCH item, after the function has

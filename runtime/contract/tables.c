@@ -127,10 +127,11 @@ static const struct batoni_table memory = {
 /* ---- what a device table points to ---- */
 
 static const struct batoni_slot in_engine_slots[] = {
+	SLOT(batoni_in_engine_ops, "in_engine.", takes_now),
 	SLOT(batoni_in_engine_ops, "in_engine.", launch_waits),
 };
 
-LEAF(batoni_in_engine_ops, in_engine, launch_waits);
+LEAF(batoni_in_engine_ops, in_engine, takes_now);
 
 static const struct batoni_slot marks_slots[] = {
 	SLOT(batoni_mark_ops, "marks.", mark),

@@ -72,12 +72,9 @@ batoni_direct_begin(struct baton_comm *comm, baton_stream stream)
 {
 	struct batoni_op *op = NULL;
 
-	if (unlikely(comm->device_ops->stream_check(comm->device, stream,
-	                                            false) != BATON_OK) ||
-	    unlikely(!batoni_direct_enter(comm)))
+	if (unlikely(!batoni_direct_enter(comm)))
 		return NULL;
-	if (likely(comm->device_ops->stream_idle(comm->device, stream) ==
-	           BATON_OK))
+	if (likely(comm->device_ops->in_engine->takes_now(comm->device, stream)))
 		op = batoni_pool_take_driving(&comm->pool);
 	if (unlikely(!op))
 		batoni_unlock();

@@ -346,20 +346,34 @@ host_stream_is_ours(baton_stream handle)
 	                        STREAMS_MAX * sizeof(*first);
 }
 
+static inline bool
+is_live(baton_stream handle)
+{
+	struct stream *first = atomic_load_explicit(&range,
+	                                            memory_order_acquire);
+	uintptr_t offset = (uintptr_t)handle - (uintptr_t)first;
+
+	return !handle || (first && offset < STREAMS_MAX * sizeof(*first) &&
+	                   offset % sizeof(*first) == 0 &&
+	                   atomic_load_explicit(&stream_of(handle)->live,
+	                                        memory_order_relaxed));
+}
+
+static bool
+host_takes_now(struct batoni_device *device, baton_stream handle)
+{
+	(void)device;
+	return is_live(handle) && !stream_of(handle)->head;
+}
+
 static enum baton_status
 host_stream_check(struct batoni_device *device, baton_stream handle,
                   bool launching)
 {
-	struct stream *first = atomic_load_explicit(&range,
-	                                            memory_order_acquire);
 	struct stream *stream = stream_of(handle);
-	uintptr_t offset = (uintptr_t)handle - (uintptr_t)first;
 
 	(void)device;
-	if (handle && (!first || offset >= STREAMS_MAX * sizeof(*stream) ||
-	               offset % sizeof(*stream) != 0 ||
-	               !atomic_load_explicit(&stream->live,
-	                                     memory_order_relaxed)))
+	if (!is_live(handle))
 		return refuse_stream(handle);
 	if (!launching || atomic_load(&stream->worker))
 		return BATON_OK;
@@ -495,6 +509,7 @@ host_words_free(struct batoni_device *device, _Atomic uint64_t *words)
 }
 
 static const struct batoni_in_engine_ops in_engine = {
+	.takes_now = host_takes_now,
 	.launch_waits = host_launch_waits,
 };
 

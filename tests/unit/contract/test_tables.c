@@ -149,7 +149,7 @@ END_TEST
 START_TEST(each_slot_that_is_unset_is_found_by_name)
 {
 	ck_assert_ptr_null(missing());
-	ck_assert_uint_eq(unset_each(&batoni_device_table, &full.ops), 56);
+	ck_assert_uint_eq(unset_each(&batoni_device_table, &full.ops), 57);
 	ck_assert_ptr_null(missing());
 	full.shared_queues.behind = NULL;
 	ck_assert_str_eq(missing(), "shared_queues.behind");

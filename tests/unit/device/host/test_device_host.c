@@ -108,6 +108,7 @@ assert_idle(baton_stream on, bool idle)
 {
 	ck_assert_int_eq(ops->stream_idle(device(), on),
 	                 idle ? BATON_OK : BATON_PENDING);
+	ck_assert_int_eq(ops->in_engine->takes_now(device(), on), idle);
 }
 
 static void
@@ -435,8 +436,11 @@ START_TEST(handle_that_is_no_stream_is_told)
 	inside = (baton_stream)(void *)((char *)s + 1);
 	ck_assert_int_eq(ops->stream_check(device(), inside, false),
 	                 BATON_ERR_INVALID);
+	ck_assert(!ops->in_engine->takes_now(device(), none));
+	ck_assert(!ops->in_engine->takes_now(device(), inside));
 	ck_assert_int_eq(ops->stream_check(device(), s, false), BATON_OK);
 	destroy(s);
+	ck_assert(!ops->in_engine->takes_now(device(), s));
 	ck_assert_int_eq(ops->stream_check(device(), s, false),
 	                 BATON_ERR_INVALID);
 	ck_assert_int_eq(ops->stream_check(device(), s, true),
