@@ -157,9 +157,11 @@ struct baton_comm {
 
 /* The operation that the driver is about to finish (baton_finish).  If it ends in OK and no other thread has changed
  * its word, its end releases its handle too: by one change of the word in place of two. */
+#define BATONI_OP_FINISHING                                                   \
+	(BATONI_OP_ENGINE | BATONI_OP_STREAM | BATONI_OP_HANDLE)
 struct batoni_finishing {
 	struct batoni_op *op; /* NULL: there is none, or it has ended so */
-	uint64_t word;        /* as the driver has seen it */
+	uint64_t word;        /* as the driver has seen it; 0: it has other holders than these */
 	struct baton_completion *completion_p; /* NULL: not wanted */
 };
 
@@ -257,8 +259,10 @@ batoni_unlock(void)
 	struct batoni_engine *e = &batoni_engine;
 
 	atomic_store(&e->driver, NULL);
-	if (unlikely(atomic_load(&e->inbox) || atomic_load(&e->posted) ||
-	             atomic_load(&e->attention) || atomic_load(&e->wanted) ||
+	/* One test: usually all are 0. */
+	if (unlikely((uintptr_t)atomic_load(&e->inbox) |
+	             (uintptr_t)atomic_load(&e->posted) |
+	             atomic_load(&e->attention) | atomic_load(&e->wanted) |
 	             atomic_load(&e->deep)))
 		batoni_unlocked();
 	if (unlikely(batoni_thread.uncancellable))

@@ -66,13 +66,11 @@ batoni_op_release_word(struct batoni_op *op)
 static inline bool
 batoni_op_finish_at_once(struct batoni_op *op, uint64_t word)
 {
-	const uint64_t holders =
-		BATONI_OP_ENGINE | BATONI_OP_STREAM | BATONI_OP_HANDLE;
+	const uint64_t holders = BATONI_OP_FINISHING;
 	struct batoni_finishing *finishing = &batoni_engine.finishing;
 	struct baton_completion completion;
 
-	if (likely(op != finishing->op) || unlikely(word != finishing->word) ||
-	    unlikely((uint32_t)word != holders))
+	if (likely(op != finishing->op) || unlikely(word != finishing->word))
 		return false;
 	if (finishing->completion_p)
 		completion = batoni_completion_at(op, word | BATONI_OP_DONE);
@@ -96,8 +94,10 @@ batoni_op_end_simply(struct batoni_op *op)
 	const uint64_t drop = BATONI_OP_ENGINE | BATONI_OP_STREAM;
 	uint64_t before = atomic_load_explicit(&op->word, memory_order_relaxed);
 
-	if (unlikely(!comm->plain || op->queue || op->group_of ||
-	             op->item.next || (before & BATONI_OP_JOINS) ||
+	/* Each of the four is usually 0: one test of them. */
+	if (unlikely(!comm->plain ||
+	             ((uintptr_t)op->queue | (uintptr_t)op->group_of |
+	              (uintptr_t)op->item.next | (before & BATONI_OP_JOINS)) ||
 	             (op->flags & (BATONI_FLAG_DEADLINE | BATONI_FLAG_PLANNED |
 	                           BATONI_FLAG_REACHED)) !=
 	                     BATONI_FLAG_REACHED))

@@ -26,7 +26,7 @@ struct batoni_pool {
 	_Atomic uint32_t *next_free;  /* index + 1; 0 ends the list */
 	uint32_t size;
 	struct batoni_op *cache; /* driver: free slots, linked by next */
-	_Atomic uint32_t cached; /* slots in the cache; only the driver writes it */
+	uint32_t cached; /* driver: slots in the cache */
 	alignas(64) _Atomic uint64_t free; /* tag << 32 | index + 1 */
 };
 
@@ -59,23 +59,13 @@ static inline void
 batoni_pool_next_generation(struct batoni_op *op)
 {
 	uint64_t word = atomic_load_explicit(&op->word, memory_order_relaxed);
-	uint32_t generation = (uint32_t)(word >> 32) + 1;
+	uint64_t next = (word | UINT32_MAX) + 1;
 
 	assert(op->listed == BATONI_UNLISTED && batoni_list_empty(&op->deadline));
 	/* Generation 0 would make a null handle seem valid. */
-	atomic_store_explicit(&op->word,
-	                      (uint64_t)(generation ? generation : 1) << 32,
-	                      memory_order_relaxed);
-}
-
-static inline void
-batoni_pool_set_cached(struct batoni_pool *pool, int change)
-{
-	uint32_t cached = atomic_load_explicit(&pool->cached,
-	                                       memory_order_relaxed);
-
-	atomic_store_explicit(&pool->cached, cached + (uint32_t)change,
-	                      memory_order_relaxed);
+	if (__builtin_expect(next == 0, 0))
+		next = UINT64_C(1) << 32;
+	atomic_store_explicit(&op->word, next, memory_order_relaxed);
 }
 
 /* Take and return on the driver, through its cache. */
@@ -88,7 +78,7 @@ batoni_pool_take_driving(struct batoni_pool *pool)
 		return batoni_pool_take(pool);
 	pool->cache = op->next;
 	batoni_op_list_out(op, BATONI_IN_CACHE);
-	batoni_pool_set_cached(pool, -1);
+	pool->cached--;
 	pool->values[op - pool->ops]++;
 	batoni_fence(memory_order_release);
 	return op;
@@ -97,8 +87,7 @@ batoni_pool_take_driving(struct batoni_pool *pool)
 static inline void
 batoni_pool_return_driving(struct batoni_pool *pool, struct batoni_op *op)
 {
-	if (atomic_load_explicit(&pool->cached, memory_order_relaxed) ==
-	    BATONI_POOL_CACHE) {
+	if (__builtin_expect(pool->cached == BATONI_POOL_CACHE, 0)) {
 		batoni_pool_return(pool, op);
 		return;
 	}
@@ -106,7 +95,7 @@ batoni_pool_return_driving(struct batoni_pool *pool, struct batoni_op *op)
 	batoni_op_list_in(op, BATONI_IN_CACHE);
 	op->next = pool->cache;
 	pool->cache = op;
-	batoni_pool_set_cached(pool, 1);
+	pool->cached++;
 }
 
 static inline void

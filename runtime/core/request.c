@@ -100,7 +100,7 @@ baton_test(baton_request request, struct baton_completion *completion_p)
 }
 
 /* A pending request was released: its waiters must see that the handle is stale. */
-static void
+static __attribute__((noinline)) void
 wake_after_release(baton_request request, uint64_t word)
 {
 	if (word & BATONI_OP_WAITED)
@@ -110,24 +110,21 @@ wake_after_release(baton_request request, uint64_t word)
 		batoni_ring();
 }
 
-/* Drop the handle; `word` was just read.  False: the handle was already dropped. */
-static bool
+/* Drop the handle; `word` was just read, and has it.  False: another thread has dropped it since. */
+static inline bool
 drop_handle(struct batoni_op *op, uint64_t word, bool driving)
 {
-	const uint64_t generation = word >> 32;
+	const uint64_t generation = word >> 32, handle = BATONI_OP_HANDLE;
 	struct baton_comm *comm = batoni_get(op->comm);
-	uint64_t after;
 
-	do {
-		if (word >> 32 != generation || !(word & BATONI_OP_HANDLE))
+	while (unlikely(!atomic_compare_exchange_weak_explicit(
+		&op->word, &word, word & ~handle, memory_order_acq_rel,
+		memory_order_acquire)))
+		if (word >> 32 != generation || !(word & handle))
 			return false;
-		after = word & ~(uint64_t)BATONI_OP_HANDLE;
-	} while (!atomic_compare_exchange_weak_explicit(
-		&op->word, &word, after, memory_order_acq_rel,
-		memory_order_acquire));
 	if (unlikely(!(word & BATONI_OP_DONE)))
 		wake_after_release(batoni_handle(comm, op, word), word);
-	if (after & BATONI_OP_HELD)
+	if (unlikely(word & ~handle & BATONI_OP_HELD))
 		return true;
 	if (driving)
 		batoni_pool_return_driving(&comm->pool, op);
@@ -311,7 +308,9 @@ drive_briefly(struct batoni_op *op, uint64_t *word_p,
 
 	if (unlikely(batoni_thread.shares_core))
 		passes = 1; /* the wait behind this yields soon */
-	e->finishing = (struct batoni_finishing){op, before, completion_p};
+	e->finishing = (struct batoni_finishing){
+		op, (uint32_t)before == BATONI_OP_FINISHING ? before : 0,
+		completion_p};
 	for (unsigned pass = 0; pass < passes && word == before; pass++) {
 		if (!path || !await(path, op)) {
 			batoni_cancel_off();
@@ -332,33 +331,41 @@ drive_briefly(struct batoni_op *op, uint64_t *word_p,
 	return finished;
 }
 
+/* baton_finish has driven, and this is the word of its operation now.  STALE: that is pending, or released. */
+static __attribute__((noinline)) enum baton_status
+drop_driving(struct batoni_op *op, uint64_t word, baton_request request,
+             struct baton_completion *completion_p)
+{
+	const uint64_t ended = BATONI_OP_DONE | BATONI_OP_HANDLE;
+
+	if ((word & ended) != ended || (word ^ request) >> 32)
+		return BATON_ERR_STALE;
+	return report_and_drop(op, word, true, completion_p);
+}
+
 enum baton_status
 baton_finish(baton_request *request_p, int64_t timeout_ns,
              struct baton_completion *completion_p)
 {
 	struct batoni_op *op = NULL;
 	enum baton_status status = BATON_ERR_STALE;
-	bool driving = false;
 	uint64_t word = 0;
 
 	if (likely(request_p && batoni_may_call() && !batoni_thread.scopes))
 		op = batoni_request_find(*request_p, &word);
 	if (unlikely(!op))
 		return finish_slowly(request_p, timeout_ns, completion_p);
-	if (!(word & BATONI_OP_DONE) && timeout_ns < 0 && batoni_trylock()) {
-		driving = true;
+	if (word & BATONI_OP_DONE) {
+		status = report_and_drop(op, word, false, completion_p);
+	} else if (timeout_ns < 0 && batoni_trylock()) {
 		if (likely(drive_briefly(op, &word, completion_p))) {
 			batoni_unlock();
 			*request_p = BATON_REQUEST_NULL;
 			return BATON_OK;
 		}
-	}
-	if (likely((word & (BATONI_OP_DONE | BATONI_OP_HANDLE)) ==
-	                   (BATONI_OP_DONE | BATONI_OP_HANDLE) &&
-	           !((word ^ *request_p) >> 32)))
-		status = report_and_drop(op, word, driving, completion_p);
-	if (driving)
+		status = drop_driving(op, word, *request_p, completion_p);
 		batoni_unlock();
+	}
 	/* Still pending, or another thread has released it. */
 	if (unlikely(status == BATON_ERR_STALE))
 		return finish_slowly(request_p, timeout_ns, completion_p);
