@@ -202,17 +202,17 @@ arrive_whole(struct batoni_pairs *near, int from, const struct batoni_ring_head 
 	if (!front && __builtin_expect(near->expects > 0, 0) &&
 	    batoni_list_empty(&near->peers[from].arrived) &&
 	    (node = open_receive_for(near, from, head))) {
-		batoni_near_end_posted(near, node,
-		                       meet_whole(near, node->transfer, from,
-		                                  head, NULL));
+		batoni_near_end(near, node,
+		                meet_whole(near, node->transfer, from, head,
+		                           NULL));
 		return true;
 	}
 	if (!front || front->is_arrival)
 		return keep_whole(near, from, head, key, front);
 	node = (struct near_node *)front;
 	batoni_match_remove(&near->match, &front->match);
-	batoni_near_end_posted(near, node,
-	                       meet_whole(near, node->transfer, from, head, NULL));
+	end_posted(near, node,
+	           meet_whole(near, node->transfer, from, head, NULL));
 	return true;
 }
 
@@ -480,7 +480,7 @@ meet_arrival(struct batoni_pairs *near, struct near_node *node,
 }
 
 /* Post the receive, and take what is in the peer's ring: a message that is there ends it within
- * the call.  An empty ring is the usual case, and is seen without a call. */
+ * the call. */
 static enum baton_status
 post(struct batoni_pairs *near, struct near_node *node,
      struct batoni_transfer *transfer, uint64_t key, struct near_end *front)
@@ -488,7 +488,7 @@ post(struct batoni_pairs *near, struct near_node *node,
 	batoni_near_begin(near, node, transfer, NEAR_POSTED);
 	batoni_match_enter(&near->match, &node->end.match, key,
 	                   front ? &front->match : NULL);
-	if (front || batoni_ring_is_empty(&near->peers[transfer->peer].in))
+	if (front)
 		return BATON_PENDING;
 	near->issuing = node;
 	near->issued = BATON_PENDING;

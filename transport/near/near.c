@@ -208,10 +208,10 @@ near_issue(struct batoni_path *path, struct batoni_transfer *transfer)
 	assert(near->nodes[transfer->slot].state == NEAR_IDLE);
 	if (__builtin_expect(status != BATON_OK, 0))
 		return status;
-	if (transfer->direction == BATONI_SEND)
-		return batoni_near_send(near, transfer);
 	near->budget = NEAR_INLINE_MAX;
-	return batoni_near_receive(near, transfer);
+	return transfer->direction == BATONI_SEND
+	               ? batoni_near_send(near, transfer)
+	               : batoni_near_receive(near, transfer);
 }
 
 /* The engine may not have seen it yet (peer->gone): the side channel may tell first. */

@@ -207,7 +207,6 @@ struct batoni_pairs {
 	char *area; /* this rank's */
 	size_t words; /* of its bits */
 	uint32_t slots_most; /* of all ranks */
-	uint32_t any_tag; /* the last hidden tag; UINT32_MAX: there is none */
 	bool check;
 	_Atomic bool states_there; /* the pages of this rank's states; as `connected` */
 	bool broken;      /* nothing moves any more */
@@ -257,9 +256,11 @@ batoni_near_node(struct batoni_list_node *link)
 static inline uint64_t
 batoni_near_key(const struct batoni_pairs *near, int from, uint32_t tag)
 {
-	return (uint64_t)(tag == near->any_tag ? UINT32_MAX : (uint32_t)from)
-	               << 32 |
-	       tag;
+	bool any = near->base.hidden_tags &&
+	           tag == (uint32_t)(near->base.hidden_tag - 1 +
+	                             near->base.hidden_tags);
+
+	return (uint64_t)(any ? UINT32_MAX : (uint32_t)from) << 32 | tag;
 }
 
 /* ---- near.c ---- */
@@ -329,20 +330,7 @@ batoni_near_finish(struct batoni_pairs *near, struct near_node *node)
 	node->transfer = NULL;
 }
 
-/* Tell the engine, or the issue that is under way, that the transfer has ended. */
-static inline void
-batoni_near_tell_end(struct batoni_pairs *near, const struct near_node *node,
-                     struct batoni_transfer *transfer, enum baton_status status)
-{
-	struct batoni_upcalls *upcalls = near->base.messages.upcalls;
-
-	if (node == near->issuing)
-		near->issued = status;
-	else
-		upcalls->done(upcalls, transfer, status);
-}
-
-/* The operation has ended. */
+/* The operation has ended: tell the engine, or the issue that is under way. */
 static inline void
 batoni_near_end(struct batoni_pairs *near, struct near_node *node,
                 enum baton_status status)
@@ -350,24 +338,10 @@ batoni_near_end(struct batoni_pairs *near, struct near_node *node,
 	struct batoni_transfer *transfer = node->transfer;
 
 	batoni_near_finish(near, node);
-	batoni_near_tell_end(near, node, transfer, status);
-}
-
-/* The same of a POSTED receive that has left its queue: it is in no list, does not move, and was never left in
- * progress by take_back. */
-static inline void
-batoni_near_end_posted(struct batoni_pairs *near, struct near_node *node,
-                       enum baton_status status)
-{
-	struct batoni_transfer *transfer = node->transfer;
-
-	assert(node->state == NEAR_POSTED && !node->moving && !node->asked &&
-	       batoni_list_empty(&node->link));
-	near->base.messages.load.in_flight--;
-	near->base.messages.load.parked--;
-	node->state = NEAR_IDLE;
-	node->transfer = NULL;
-	batoni_near_tell_end(near, node, transfer, status);
+	if (node == near->issuing)
+		near->issued = status;
+	else
+		near->base.messages.upcalls->done(near->base.messages.upcalls, transfer, status);
 }
 
 /* ---- open.c ---- */

@@ -294,7 +294,6 @@ start_near(struct batoni_pairs *near, struct batoni_transport *under)
 	base->tag_max = INT_MAX - hidden_tags;
 	base->hidden_tag = hidden_tags ? base->tag_max + 1 : 0;
 	base->any_peer = base->rank;
-	near->any_tag = hidden_tags ? INT_MAX : UINT32_MAX;
 	base->capabilities = (under->capabilities &
 	                      (BATON_CAP_SIGNALS | BATON_CAP_WINDOWS)) |
 	                     BATON_CAP_TAGS | BATON_CAP_DIRECTIONS |
@@ -322,7 +321,6 @@ beside(struct batoni_pairs *near, const struct batoni_transport *transport)
 	base->sparse_segments = transport->sparse_segments;
 	/* The other transport has the one-sided layer's messages. */
 	base->hidden_tags = 0;
-	near->any_tag = UINT32_MAX;
 	base->messages = (struct batoni_path){.ops = &batoni_near_beside_ops,
 	                                      .load = {.makes_room = true}};
 	meet_all(near);

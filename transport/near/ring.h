@@ -341,11 +341,13 @@ batoni_ring_prepare(const struct batoni_ring_out *out, uint32_t cells)
 			out->cells, out->next - within + i * BATONI_RING_LINE));
 }
 
-/* W3 and what follows it: the rest of the message, which begins at this cell, has been written. */
+/* W3 and what follows it: the rest of the message has been written. */
 static inline void
-batoni_ring_store_head(struct batoni_ring_out *out, char *cell,
+batoni_ring_store_head(struct batoni_ring_out *out,
                        const struct batoni_ring_head *head)
 {
+	char *cell = batoni_ring_cell(out->cells, out->next);
+
 	memcpy(cell + 8, &head->length, sizeof(head->length));
 	atomic_store_explicit((_Atomic uint64_t *)(void *)cell,
 	                      (uint64_t)head->tag << 32 |
@@ -366,21 +368,7 @@ static inline void
 batoni_ring_publish(struct batoni_ring_out *out, const struct batoni_ring_head *head)
 {
 	batoni_ring_clear_behind(out, head->cells);
-	batoni_ring_store_head(out, batoni_ring_cell(out->cells, out->next), head);
-}
-
-/* Copy in what lies behind the first line of the message.  Returns the bytes in that line. */
-static inline size_t
-batoni_ring_copy_behind(const struct batoni_ring_out *out, const char *payload,
-                        size_t bytes)
-{
-	size_t first = BATONI_RING_FIRST +
-	               (~out->next % BATONI_RING_LINE) * BATONI_RING_CELL;
-
-	if (bytes <= first)
-		return bytes;
-	batoni_ring_copy_in(out, first, payload + first, bytes - first);
-	return first;
+	batoni_ring_store_head(out, head);
 }
 
 /* The same, and copy all of its payload in.  The stores of one or two cells ask for their lines
@@ -392,7 +380,8 @@ static inline void
 batoni_ring_send(struct batoni_ring_out *out, const struct batoni_ring_head *head,
                  const void *payload, size_t bytes)
 {
-	char *cell = batoni_ring_cell(out->cells, out->next);
+	size_t first = BATONI_RING_FIRST +
+	               (~out->next % BATONI_RING_LINE) * BATONI_RING_CELL;
 
 	if (__builtin_expect(head->cells > BATONI_RING_PREPARED, 0)) {
 		batoni_ring_copy_in(out, 0, payload, bytes);
@@ -402,11 +391,15 @@ batoni_ring_send(struct batoni_ring_out *out, const struct batoni_ring_head *hea
 	if (head->cells > BATONI_RING_LINE)
 		batoni_ring_prepare(out, head->cells);
 	batoni_ring_clear_behind(out, head->cells);
-	if (bytes > BATONI_RING_FIRST)
-		bytes = batoni_ring_copy_behind(out, payload, bytes);
-	batoni_ring_copy_few(cell + (BATONI_RING_CELL - BATONI_RING_FIRST),
+	if (bytes > first) {
+		batoni_ring_copy_in(out, first, (const char *)payload + first,
+		                    bytes - first);
+		bytes = first;
+	}
+	batoni_ring_copy_few(batoni_ring_cell(out->cells, out->next) +
+	                             (BATONI_RING_CELL - BATONI_RING_FIRST),
 	                     payload, bytes);
-	batoni_ring_store_head(out, cell, head);
+	batoni_ring_store_head(out, head);
 }
 
 /* ---- the reader's end ---- */

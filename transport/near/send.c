@@ -92,57 +92,34 @@ announce(struct batoni_pairs *near, struct near_node *node,
 	batoni_ring_send(out, &head, &what, batoni_near_announced_bytes(&head));
 }
 
-/* Publish a list with its bytes: there are credit and room. */
+/* Publish the message with its bytes: there are credit and room. */
 static void
-send_list(struct batoni_ring_out *out, struct batoni_transfer *transfer, size_t bytes)
+send_whole(struct batoni_pairs *near, const struct batoni_transfer *transfer,
+           const struct batoni_ring_head *head)
 {
-	const struct batoni_ring_head head = {
-		.kind = BATONI_RING_LIST,
-		.cells = (uint16_t)batoni_ring_cells(bytes),
-		.tag = (uint32_t)transfer->tag,
-		.length = bytes,
-	};
+	struct batoni_ring_out *out = &near->peers[transfer->peer].out;
 
-	batoni_near_put_list(out, batoni_transfer_list(transfer));
-	batoni_ring_publish(out, &head);
-	out->copied += head.cells;
-	batoni_transfer_moved(transfer, transfer->bytes);
-}
-
-/* Publish the message with its bytes, if it is no list, short, and there are credit and room as far as is
- * known. */
-static inline bool
-send_plain(struct batoni_pairs *near, struct batoni_ring_out *out,
-           struct batoni_transfer *transfer)
-{
-	size_t bytes = transfer->bytes;
-	struct batoni_ring_head head = {
-		.kind = BATONI_RING_SHORT,
-		.tag = (uint32_t)transfer->tag,
-		.length = bytes,
-	};
-	uint32_t cells = batoni_ring_cells(bytes);
-
-	if (batoni_transfer_list(transfer) || bytes > NEAR_SHORT_MAX ||
-	    !batoni_ring_has_credit(out, cells) ||
-	    !batoni_ring_has_room(out, cells))
-		return false;
-	head.cells = (uint16_t)cells;
-	head.type = type_of(near, transfer);
-	batoni_ring_send(out, &head, transfer->buffer, bytes);
-	out->copied += cells;
-	batoni_transfer_moved(transfer, bytes);
-	return true;
+	if (head->kind == BATONI_RING_LIST) {
+		batoni_near_put_list(out, batoni_transfer_list(transfer));
+		batoni_ring_publish(out, head);
+	} else {
+		batoni_ring_send(out, head, transfer->buffer, transfer->bytes);
+	}
+	out->copied += head->cells;
 }
 
 /* OK: it has ended; PENDING: it is announced; AGAIN: there is no room. */
-static __attribute__((noinline)) enum baton_status
+static enum baton_status
 try_send(struct batoni_pairs *near, struct near_node *node,
          struct batoni_transfer *transfer)
 {
 	const struct batoni_tensor_list *list = batoni_transfer_list(transfer);
 	size_t bytes = list ? batoni_near_list_bytes(list) : transfer->bytes;
-	struct batoni_ring_out *out = &near->peers[transfer->peer].out;
+	struct batoni_ring_head head = {
+		.kind = list ? BATONI_RING_LIST : BATONI_RING_SHORT,
+		.tag = (uint32_t)transfer->tag,
+		.length = bytes,
+	};
 	uint32_t cells;
 
 	if (bytes > NEAR_SHORT_MAX)
@@ -152,14 +129,11 @@ try_send(struct batoni_pairs *near, struct near_node *node,
 		goto announced;
 	if (!batoni_near_room(near, transfer->peer, cells))
 		return BATON_ERR_AGAIN;
-	if (list) {
-		send_list(out, transfer, bytes);
-	} else {
-		bool sent = send_plain(near, out, transfer);
-
-		assert(sent);
-		(void)sent;
-	}
+	head.cells = (uint16_t)cells;
+	if (!list)
+		head.type = type_of(near, transfer);
+	send_whole(near, transfer, &head);
+	batoni_transfer_moved(transfer, transfer->bytes);
 	return BATON_OK;
 
 announced:
@@ -177,9 +151,7 @@ batoni_near_send(struct batoni_pairs *near, struct batoni_transfer *transfer)
 	enum baton_status status = BATON_ERR_AGAIN;
 
 	if (batoni_list_empty(&peer->starved))
-		status = send_plain(near, &peer->out, transfer)
-		                 ? BATON_OK
-		                 : try_send(near, node, transfer);
+		status = try_send(near, node, transfer);
 	if (status == BATON_OK)
 		return status;
 	batoni_near_begin(near, node, transfer,
