@@ -402,6 +402,15 @@ close_broken(const char *text)
 	MPI_Comm_free(&world.side);
 }
 
+void
+close_aborted(long blocks)
+{
+	world.transport->ops->close(world.transport, true);
+	ck_assert_int_eq(batoni_mem_blocks(), blocks - BLOCKS);
+	barrier();
+	MPI_Comm_free(&world.side);
+}
+
 void *
 zeroed(size_t n, size_t size)
 {

@@ -76,6 +76,8 @@ void open_world(void);
 void close_world(void);
 /* Both ranks are broken for this reason, and sends are left to MPI. */
 void close_broken(const char *text);
+/* The close of an aborted communicator gives back all that the transport has allocated; `blocks` were there. */
+void close_aborted(long blocks);
 /* Call the slot until it says something else than PENDING. */
 enum baton_status whole(enum baton_status (*slot)(struct batoni_transport *transport));
 

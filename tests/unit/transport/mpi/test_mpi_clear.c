@@ -104,10 +104,7 @@ START_TEST(an_aborted_close_stops_clearing)
 	ck_assert_int_eq(whole(world.transport->ops->leave), BATON_OK);
 	ck_assert_int_eq(world.transport->ops->clearing->clear(world.transport),
 	                 BATON_PENDING);
-	world.transport->ops->close(world.transport, true);
-	ck_assert_int_eq(batoni_mem_blocks(), blocks - BLOCKS);
-	barrier();
-	MPI_Comm_free(&world.side);
+	close_aborted(blocks);
 }
 END_TEST
 

@@ -358,10 +358,7 @@ START_TEST(an_aborted_close_leaves_to_mpi_what_mpi_still_has)
 	ck_assert_uint_ge(world.transport->messages.load.moving, 1);
 	post(in, sizeof(in), world.peer, 2);
 	post(&word, sizeof(word), world.peer, 3);
-	world.transport->ops->close(world.transport, true);
-	ck_assert_int_eq(batoni_mem_blocks(), blocks - BLOCKS);
-	barrier();
-	MPI_Comm_free(&world.side);
+	close_aborted(blocks);
 }
 END_TEST
 
@@ -375,10 +372,7 @@ START_TEST(an_aborted_close_takes_unmatched_receives_back)
 	for (int i = 0; i < 200; i++)
 		post(in[1], 8, world.peer, 4);
 	ck_assert_uint_gt(world.mpi->following, 100);
-	world.transport->ops->close(world.transport, true);
-	ck_assert_int_eq(batoni_mem_blocks(), blocks - BLOCKS);
-	barrier();
-	MPI_Comm_free(&world.side);
+	close_aborted(blocks);
 }
 END_TEST
 
